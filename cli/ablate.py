@@ -83,7 +83,7 @@ class AblateSettings(
         "perplexity",
     )
     rank_by: str = Field(
-        "evidence,importance,effect,random",
+        "evidence,importance,effect",
         description="with --curve: rankings, with commas: maps of the run (evidence, location, "
         "relative, metric, statistic), importance, effect; random orders are always drawn",
     )
@@ -117,10 +117,8 @@ class AblateSettings(
     @classmethod
     def _known(cls, value: str) -> str:
         names = [name.strip() for name in value.split(",")]
-        unknown = set(names) - {*_RANKINGS, "random"}
-        if unknown or set(names) <= {"random"}:
-            allowed = ", ".join([*_RANKINGS, "random"])
-            raise ValueError(f"must name rankings among {allowed}; got {value!r}")
+        if set(names) - {*_RANKINGS}:
+            raise ValueError(f"must name rankings among {', '.join(_RANKINGS)}; got {value!r}")
         return ",".join(names)
 
     @model_validator(mode="after")
@@ -180,8 +178,8 @@ def _ablator(
     from tda_bias.ablation.ablator import Ablator
 
     # Without hooks on every part it is faster, and heads are ablated at the projections anyway.
-    dtype = "float32" if settings.curve else heads.record.model.dtype
-    model = work.model(model_of(heads.record, settings.model), dtype=dtype)
+    about = heads.record.model
+    model = work.model(model_of(heads.record, settings.model), dtype=about.dtype)
     refuse_other_weights(model, heads.record)
     return Ablator(
         model,
@@ -260,7 +258,7 @@ def _curve(
         windows = text_windows(
             model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
         )
-        names = [name for name in settings.rank_by.split(",") if name != "random"]
+        names = settings.rank_by.split(",")
         with work.progress(f"{model.name} · {category}", "tokens") as progress:
             curve = prune_curve(
                 ablator,

@@ -154,7 +154,7 @@ def debias(settings: DebiasSettings) -> None:
     with working(settings, "debias", settings.out, kept="trainings") as work:
         refuse_untrainable(settings.model)
         model = work.model(settings.model)
-        protocol = _protocol(settings, model, triples)
+        protocol = _protocol(settings, model, triples, from_file)
         size, seed = settings.batch_size, settings.seed
         of_each = [twins.of(triple) if twins is not None else () for triple in triples]
         others = other_categories(settings.data, settings.category, limit=settings.limit)
@@ -204,11 +204,18 @@ def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] 
     return heads, about.get("weights")
 
 
-def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Triple]) -> Protocol:
+def _protocol(
+    settings: DebiasSettings,
+    model: LanguageModel,
+    triples: list[Triple],
+    from_file: tuple[list[HeadId], str | None] | None,
+) -> Protocol:
     from tda_bias.models.attention import attention_layers
 
     asked = settings.model_dump(include=set(Protocol.model_fields))
     asked["allowed_perplexity"] /= 100
+    if from_file is not None and settings.top is None:
+        asked["top"] = len(set(from_file[0]))
     return protocol_of(
         settings.preset,
         asked,
@@ -240,11 +247,15 @@ _COLUMNS: Columns = [
 
 def output(run: DebiasRun, folder: Path) -> Output:
     """The table of conditions, and its meaning in words."""
-    record = run.record
+    from tda_bias.debias.result import quantity_of
+
+    record, quantity = run.record, quantity_of(run.record.twins)
     title = (
-        f"{record.model.name} · {record.category} · {record.protocol.how} · beta on unseen targets"
+        f"{record.model.name} · {record.category} · {record.protocol.how} · {quantity} on unseen "
+        "targets"
     )
-    shown = uncut_table(title, run.conditions, _COLUMNS)
+    columns = [(name.replace("beta", quantity), column) for name, column in _COLUMNS]
+    shown = uncut_table(title, run.conditions, columns)
     # The original itself cannot be compared with the original.
     models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
     texts = f" --category {quote(record.category)}{data_option(record)}"

@@ -33,12 +33,14 @@ from .settings import BatchOption, DeviceOption, OutputSettings, Several
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.ablation.edits import EditedModel
+    from tda_bias.ablation.edits import EditedModel, EditRule
     from tda_bias.heads.result import HeadBias, HeadsRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
 _PROBES = 3
+# What chooses among the heads of a run.
+_OF_RUN = ("category", "rank_by", "top", "survivors", "random_seed")
 _NOISE = "No head of the run survives correction: these are the top of a ranking of noise."
 
 
@@ -113,10 +115,13 @@ def _model(settings: EditSettings) -> Output:
         stored_dtype,
         write_edited_model,
     )
+    from tda_bias.models.load import DTYPES
 
     if settings.how is None:
         raise InputError("`how` is missing; give --how")
     rule = edit_rule(settings.how)
+    if settings.data is not None and rule.how != "mean":
+        raise InputError("`data` is what a mean is over; leave it out, or take --how mean")
     refuse_existing(settings.out)
     chosen = _chosen(settings)
     probes = [triple.texts()[0] for triple in load_triples("starter")[:_PROBES]]
@@ -128,8 +133,9 @@ def _model(settings: EditSettings) -> Output:
         texts = [triple.texts()[2] for triple in triples]
     data = chosen.record.data if chosen.record is not None else None
     loaded = partial(language_model, chosen.model, settings, settings.console)
+    stored = stored_dtype(chosen.model)
     written = write_edited_model(
-        partial(loaded, dtype=stored_dtype(chosen.model)),
+        partial(loaded, dtype=stored),
         partial(loaded, dtype="float32", attention="eager"),
         chosen.heads,
         rule,
@@ -141,10 +147,14 @@ def _model(settings: EditSettings) -> Output:
             "model": chosen.model,
             "from": chosen.source,
             "mean_over": source,
+            "repeat": _again(settings, chosen, rule, source),
             "chosen_on": data.model_dump() if data is not None else None,
         },
     )
-    return output(written, chosen, str(rule))
+    weights = written.weights[0]
+    if chosen.weights is not None and chosen.dtype in {*DTYPES} - {stored}:
+        weights = loaded(dtype=chosen.dtype).weight_hash()
+    return output(written, chosen, str(rule), elsewhere=chosen.weights not in (None, weights))
 
 
 def _slices(settings: EditSettings) -> Output:
@@ -195,6 +205,7 @@ class Chosen:
         model: Name of the model to edit.
         source: What named them.
         weights: Hash of the weights of the model they were found in, where that is known.
+        dtype: The type that these were loaded in, which the hash depends on.
         category: Of the run.
         record: Of the run.
         warning: What must be known of the choice.
@@ -204,6 +215,7 @@ class Chosen:
     model: str
     source: str
     weights: str | None = None
+    dtype: str = ""
     category: str = "all"
     record: HeadsRecord | None = None
     warning: str = ""
@@ -217,9 +229,8 @@ def _chosen(settings: EditSettings) -> Chosen:
         raise InputError(f"heads come from --head, from --heads FILE or from a run; got {said}")
     if settings.run is not None:
         return _of_run(settings, settings.run)
-    if settings.survivors or settings.random_seed is not None:
-        name = "survivors" if settings.survivors else "random_seed"
-        raise InputError(f"`{name}` chooses among the heads of a run; give its folder")
+    if of_run := settings.model_fields_set & {*_OF_RUN}:
+        raise InputError(f"`{min(of_run)}` chooses among the heads of a run; give its folder")
     if settings.heads is not None:
         from tda_bias.ablation.head_weights import heads_of_file
 
@@ -227,7 +238,8 @@ def _chosen(settings: EditSettings) -> Chosen:
         model = settings.model or about.get("name")
         if not model:
             raise InputError(f"{settings.heads} names no model; give --model")
-        return Chosen(heads, str(model), str(settings.heads), about.get("weights"))
+        found_in = about.get("weights"), str(about.get("dtype"))
+        return Chosen(heads, str(model), str(settings.heads), *found_in)
     if settings.model is None:
         raise InputError("`model` is missing; give --model")
     parsed = [_HEAD.fullmatch(name) for name in settings.head]
@@ -245,6 +257,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         model=settings.model or model_of(heads.record),
         source=f"{run}, category {category}",
         weights=heads.record.model.weights,
+        dtype=heads.record.model.dtype,
         category=category,
         record=heads.record,
         warning=warning,
@@ -262,6 +275,23 @@ def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequen
     return source, chosen.category, record.setting("group", ())
 
 
+def _again(settings: EditSettings, chosen: Chosen, rule: EditRule, mean_over: str) -> str:
+    """The command that makes the model again."""
+    model, end = quote(chosen.model), f"--how {rule} --out {quote(str(settings.out))}"
+    if rule.how == "mean" and settings.run is not None:  # it says which texts the mean is over
+        own = settings.model_dump(include={*_OF_RUN, "data"})
+        given = {name: value for name, value in own.items() if value is not None}
+        options = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f" {quote(str(value))}")
+            for name, value in given.items()
+            if value is not False
+        ]
+        return " ".join(["tdabias edit", quote(str(settings.run)), "--model", model, *options, end])
+    named = " ".join(f"--head {head}" for head in dict.fromkeys(chosen.heads))
+    texts = f"--data {quote(mean_over)} " if rule.how == "mean" else ""
+    return f"tdabias edit --model {model} {named} {texts}{end}"
+
+
 def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, RankBy, pd.DataFrame]:
     """A run, the category and the map that are asked for, and the chosen rows of its ranking."""
     from tda_bias.ablation.head_weights import chosen_heads
@@ -273,14 +303,17 @@ def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, Ran
     return heads, category, by, chosen_heads(heads, category, by=by, **choice)
 
 
-def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
-    """The change, its check, and what measures its effect."""
+def output(written: EditedModel, chosen: Chosen, how: str, *, elsewhere: bool) -> Output:
+    """The change, its check, and what measures its effect.
+
+    ``elsewhere``: whether the heads were found in a model with other weights.
+    """
     import pandas as pd
 
     heads = list(dict.fromkeys(chosen.heads))
     named = ", ".join(map(str, heads))
     control = [str(written.check)]
-    if chosen.weights not in (None, written.weights[0]):
+    if elsewhere:
         control.append(
             "The heads were found in a model with other weights: whether they do the same here is "
             "not known."

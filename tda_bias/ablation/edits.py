@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any, Literal
 
 import torch
@@ -366,7 +365,8 @@ def write_edited_model(
         probes: Texts on which logits are compared.
         mean_over: Texts over which the mean is taken, for ``mean``.
         batch_size: Texts per forward pass, for ``mean``.
-        about: Further entries of ``edit.json``: ``model``, as it is named in the card, and more.
+        about: Further entries of ``edit.json``: ``model``, as it is named in the card, ``repeat``,
+            the command that makes it again, and more.
 
     Raises:
         InputError: if the folder exists or cannot be written, a head does not exist, the
@@ -424,14 +424,13 @@ def _card(record: Mapping[str, Any], check: EditCheck, model: ModelRecord, folde
         control=[str(check)],
         power=["Bias, quality and knowledge were not measured here."],
     )
-    named = " ".join(f"--head {head}" for head in heads)
     run = RunRecord(
         command="edit",
         model=model.model_copy(update={"name": base}),
         data=record.get("chosen_on"),  # the texts that named the heads
     )
-    repeat = f"tdabias edit --model {quote(base)} {named} --how {how} --out {quote(str(folder))}"
     title = f"{base} with {counted(len(heads), 'attention head')} changed"
+    repeat = str(record.get("repeat", ""))
     return model_card(base, title, [Audited(folder.name, run, [("", found)], repeat)])
 
 

@@ -28,6 +28,7 @@ from tda_bias.debias.learners import learner, lora_rank, undone
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
+    ALL_GATES,
     CONTROLS,
     EDITS,
     FINAL,
@@ -89,11 +90,11 @@ class Experiment:
     folds: list[Fold]
     cache: Cache
     load_hooked: Callable[[], LoadedModel]
-    from_file: tuple[HeadId, ...] = ()
-    weights: str = ""
-    identity: str = ""
-    fixed: str = ""
-    twins: dict[str, Any] | None = None
+    from_file: tuple[HeadId, ...]
+    weights: str
+    identity: str
+    fixed: str
+    twins: dict[str, Any] | None
     _held: dict[Fold, Held] = field(default_factory=dict)
 
     @cached_property
@@ -242,10 +243,11 @@ def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, n
 def rankings(experiment: Experiment, fold: Fold) -> dict[str, list[HeadId]]:
     """All heads in the order of each ranking of the protocol, from training targets alone."""
     saved = experiment.cache.get(_orders_part(experiment, fold))
-    return {
-        name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
-        for name in experiment.protocol.by
+    orders = {
+        name: [HeadId(int(layer), int(head)) for layer, head in order]
+        for name, order in saved.items()
     }
+    return orders | {"file": list(experiment.from_file)}
 
 
 def first_heads(experiment: Experiment, fold: Fold) -> list[HeadId]:
@@ -326,13 +328,12 @@ def _orders_part(experiment: Experiment, fold: Fold) -> Part:
         items, load = experiment.corpus.items.without(fold.apart), experiment.load_hooked
         orders = fold_orders(items, fold.train, protocol.by, load=load, seed=protocol.seed)
         if "gates" in protocol.by:  # by how far the learned gate is from 1
-            condition = Condition("gates of all heads", "gates")
+            condition = Condition(ALL_GATES, "gates")
             learned = trained_alone(experiment, condition, fold).trajectory.values["gates"]
             order = torch.argsort((learned - 1).abs(), descending=True, stable=True)
             orders["gates"] = [experiment.every_head[int(i)] for i in order]
-        if experiment.from_file:
-            orders["file"] = list(experiment.from_file)
-        return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in protocol.by}
+        saved = [name for name in protocol.by if name != "file"]
+        return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in saved}
 
     return _part(f"orders {fold.number}", fold, len(fold.train), computed)
 
@@ -443,11 +444,16 @@ def fixed_experiment(
     weights = corpus.model.weight_hash()
     heads: tuple[HeadId, ...] = ()
     if from_file is not None:
-        heads = tuple(from_file[0])
+        heads = tuple(dict.fromkeys(from_file[0]))
         if from_file[1] is not None and from_file[1] != weights:
             raise InputError(
                 "`heads` were found in a model with other weights than the one that is trained; "
                 "rank the heads of this one, with tdabias heads and tdabias edit --as slices"
+            )
+        if len(heads) != protocol.top:
+            raise InputError(
+                f"`top` must be {len(heads)}, as many as `heads` has, or be left out; got "
+                f"{protocol.top}"
             )
     neutral, domain = corpus.neutral, corpus.domain
     all_folds = folds(corpus.items.triples, corpus.items.twins, protocol)

@@ -15,7 +15,7 @@ from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple
 
 # Controls that compare texts with their twins.
-_NEED_TWINS = {"placebo", "leace", "steering"}
+_NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
 _GENDER_AGREEMENT = "blimp_gender_agreement"
 
 
@@ -53,7 +53,7 @@ def training_texts(
                 "them"
             )
         return triples, None, 0
-    whole = load_triples(data, category=category)
+    whole = load_triples(data)  # a file of twins is about all of it
     made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
     kept = [triple for triple in triples if made.of(triple)]
     if not kept:

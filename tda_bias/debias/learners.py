@@ -172,7 +172,6 @@ class HeadLora(Learner):
         super().__init__(hf_model)
         # It also shows, at the end, that no weight of the model itself has changed.
         self._before = mask = HeadMask(hf_model, heads)
-        self.heads = mask.heads
         weights = [piece for piece in mask.slices if piece.parameter.endswith(".weight")]
         targets = sorted({piece.parameter.removesuffix(".weight") for piece in weights})
         linear = isinstance(hf_model.get_submodule(targets[0]), nn.Linear)

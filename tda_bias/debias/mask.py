@@ -15,15 +15,13 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from tda_bias.ablation.head_weights import Part, Slice, head_slices
+from tda_bias.ablation.head_weights import Slice, head_slices
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedModel, TrainerCallback
-
-PARTS: tuple[Part, ...] = ("q", "k", "v", "o")
 
 
 class Learner:
@@ -117,21 +115,17 @@ class HeadMask(Learner):
     Args:
         hf_model: A plain Hugging Face model, without hooks.
         heads: The heads to train.
-        parts: Which of their projections.
 
     Raises:
         InputError: if there is no head, the model lacks one, or its attention is laid out in a way
             that is not known.
     """
 
-    def __init__(
-        self, hf_model: PreTrainedModel, heads: Sequence[HeadId], *, parts: Sequence[Part] = PARTS
-    ) -> None:
+    def __init__(self, hf_model: PreTrainedModel, heads: Sequence[HeadId]) -> None:
         super().__init__(hf_model)
-        self.heads = tuple(dict.fromkeys(heads))
-        slices = [s for head in self.heads for s in head_slices(hf_model, head) if s.part in parts]
+        slices = [piece for head in heads for piece in head_slices(hf_model, head)]
         if not slices:
-            raise InputError("`heads` and `parts` name nothing to train")
+            raise InputError("`heads` name nothing to train")
         self.slices = tuple(dict.fromkeys(slices))  # heads may share keys and values
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}

@@ -39,6 +39,8 @@ Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
 FINAL = -1
 RANDOM = "random"
+# Whose learned gates are the ranking `gates`.
+ALL_GATES = "gates of all heads"
 # Steps are about as large where numbers are near 1 (gates) as a tenth of a typical weight.
 RATES: dict[How, tuple[float, ...]] = {
     "gates": (0.03, 0.01, 0.1),

@@ -23,6 +23,11 @@ _FRONTIER = {
 _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
 
 
+def quantity_of(twins: dict[str, Any] | None) -> str:
+    """What is read of an item, by the record of twins: without them the log-odds, wording too."""
+    return "log-odds" if twins is None else "beta"
+
+
 class DebiasRecord(RunRecord):
     """Everything needed to repeat an experiment.
 
@@ -84,6 +89,7 @@ class DebiasRun(SavedResult):
     def finding(self) -> Finding:
         """The verdict, compared with random heads and with the guard."""
         record, protocol = self.record, self.record.protocol
+        quantity = quantity_of(record.twins).capitalize()
         return Finding(
             result=[record.verdict],
             control=[
@@ -98,7 +104,7 @@ class DebiasRun(SavedResult):
             ],
             details=[
                 *record.broken,
-                "Beta: nats per token, items of targets that a training never saw; "
+                f"{quantity}: nats per token, items of targets that a training never saw; "
                 f"{protocol.folds_run} of {protocol.n_folds} folds. p: (1 + random sets that leave "
                 "as little where the language-model score has fallen by a point) / (1 + random "
                 "sets).",

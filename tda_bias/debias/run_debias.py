@@ -28,7 +28,7 @@ from tda_bias.debias.experiment import (
     trained_alone,
 )
 from tda_bias.debias.learners import HeadLora
-from tda_bias.debias.result import DebiasRecord, DebiasRun
+from tda_bias.debias.result import DebiasRecord, DebiasRun, quantity_of
 from tda_bias.debias.training import Trained
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel, load_language_model
@@ -60,7 +60,7 @@ def run_debias(
     settings: dict[str, Any],
     save: Sequence[str] = (),
     progress: Progress | None = None,
-    draw: Callable[[pd.DataFrame, pd.DataFrame], Figure] | None = None,
+    draw: Callable[[pd.DataFrame, pd.DataFrame, str], Figure] | None = None,
 ) -> DebiasRun:
     """Run an experiment, save the model of the best condition or those asked for, and the run.
 
@@ -74,7 +74,7 @@ def run_debias(
             ``model-NAME``; without any that of the one chosen on validation targets. Of the random
             sets it is the first.
         progress: Called with steps done and all.
-        draw: Draws conditions and frontier for the folder.
+        draw: Draws conditions and frontier for the folder; last it is told their quantity.
 
     Raises:
         ShareDone: as ``run_experiment``.
@@ -130,7 +130,7 @@ def run_debias(
         files.table("others.csv", summary.others_table(results, of_others))
         files.json("heads.json", heads)
         if draw is not None:
-            files.figure("frontier", draw(run.conditions, run.frontier))
+            files.figure("frontier", draw(run.conditions, run.frontier, quantity_of(record.twins)))
     return run
 
 
@@ -147,7 +147,10 @@ def _judged(
     of_folds = sum(own.trajectory.best == 0 for own in results[condition])
     several = len(experiment.folds) > 1
     unchanged = of_folds if several else 0
-    verdict = summary.verdict(row, table, experiment.protocol, unchanged=unchanged)
+    verdict = summary.verdict(
+        row, table, experiment.protocol,
+        quantity=quantity_of(experiment.twins), unchanged=unchanged,
+    )  # fmt: skip
     if trained.trajectory.best == 0:
         verdict += " No check passed the guards: the model that is saved is the original."
     return trained, row, verdict
@@ -296,14 +299,23 @@ def _card(
         kept = "Every other number is that of the base model, bit for bit"
         outside = f":\n  {_shortened(names)}. {kept}"
         trained = f"trained on {len(names)} of its attention heads"
+    quantity = quantity_of(record.twins)
+    texts = "with their twins"
+    meaning = (
+        "Beta is the part of the preference for a stereotype that changes when the text is about\n"
+        "another target. 0 is none."
+    )
+    if record.twins is None:
+        texts = "without twins"
+        meaning = "The log-odds of stereotype against anti-stereotype hold wording too."
     body = f"""\
 Made by `tdabias debias`, protocol `{about["protocol"]}`.
 
 ## What was trained
 
 - How: {about["how"]}, {what} of the condition *{about["condition"]}*{outside}.
-- Texts: {counted(about["items"], "item")} of {about["data"]} trained, category {category}, with
-  their twins. Targets that trained: {", ".join(seen["train"])}. Validation targets, which stopped
+- Texts: {counted(about["items"], "item")} of {about["data"]} trained, category {category},
+  {texts}. Targets that trained: {", ".join(seen["train"])}. Validation targets, which stopped
   the training: {", ".join(seen["validation"])}.
 - Neutral text: {about["neutral"]}.
 
@@ -313,19 +325,19 @@ On targets that the trainings compared never saw ({whose}):
 
 | | before | after |
 |---|---|---|
-| beta, nats per token | {row["before"]:.3f} | {row["beta"]:.3f}{interval} |
-| root mean square of beta | {row["rms_before"]:.3f} | {row["rms"]:.3f} |
+| {quantity}, nats per token | {row["before"]:.3f} | {row["beta"]:.3f}{interval} |
+| root mean square of {quantity} | {row["rms_before"]:.3f} | {row["rms"]:.3f} |
 | language-model score | {row["lms_before"]:.1f} | {row["lms"]:.1f} |
 | perplexity of neutral text | | {row["perplexity"]:+.1f} % |
 
-Beta is the part of the preference for a stereotype that changes when the text is about another
-target. 0 is none.
+{meaning}
 
 ## What this does not show
 
 - {about["verdict"]}
 - Other biases, other targets, other kinds of text and generation were not looked at;
-  `tdabias compare` looks at some of them. A model whose beta is 0 here is not an unbiased model.
+  `tdabias compare` looks at some of them. A model whose {quantity} is 0 here is not an
+  unbiased model.
 - Whether the model still tells genders apart where it should is a question of its own: measure it
   before use."""
     title = f"{about['model']}, {trained} against {category} bias"

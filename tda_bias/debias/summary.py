@@ -41,7 +41,7 @@ def conditions_table(
     groups: Sequence[str],
     protocol: Protocol,
     *,
-    matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]] | None = None,
+    matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]],
 ) -> pd.DataFrame:
     """One row per condition; random sets are one row, the mean over them. Groups are targets.
 
@@ -79,7 +79,7 @@ def conditions_table(
     rows = [condition_row(*entry, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
     for row, condition in zip(rows, results, strict=True):
-        if matched is not None and condition in matched:
+        if condition in matched:
             temperature, gaps = zip(*matched[condition], strict=True)
             row["temperature"] = float(np.mean(temperature))
             row["beta_at_entropy"] = np.concatenate(gaps).mean()
@@ -371,18 +371,24 @@ def broken(results: Results) -> list[str]:
 
 
 def verdict(
-    row: Mapping[Any, Any], table: pd.DataFrame, protocol: Protocol, *, unchanged: int = 0
+    row: Mapping[Any, Any],
+    table: pd.DataFrame,
+    protocol: Protocol,
+    *,
+    quantity: str = "beta",
+    unchanged: int = 0,
 ) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
 
     The first is said of the condition of a row, the second of the rankings of a table. In
-    ``unchanged`` trainings of the condition no check passed the guards.
+    ``unchanged`` trainings of the condition no check passed the guards. The ``quantity`` is that of
+    ``result.quantity_of``.
     """
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
-        f"On targets it never saw, training {row['condition']} changed beta per token from "
-        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: {interval}) "
-        f"at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
+        f"On targets it never saw, training {row['condition']} changed {quantity} per token "
+        f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
+        f"{interval}) at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
     if row["guard"] == "fail":
         scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"

@@ -19,7 +19,7 @@ from tda_bias.debias.corpus import Corpus, Held, next_token_loss
 from tda_bias.debias.loss import anchor, huber, relatedness
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit
-from tda_bias.debias.protocol import RANDOM, Fold, Protocol, Training
+from tda_bias.debias.protocol import ALL_GATES, RANDOM, Fold, Protocol, Training
 from tda_bias.debias.texts import Answers, TwinTexts
 from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
@@ -141,7 +141,8 @@ class Trajectory:
         checks: In order.
         best: The check with the least loss among those that pass the guards.
         ended: Why it ended, in words.
-        values: Values of the learner at ``best``.
+        values: Values of the learner at ``best``; of the ranking ``gates`` those of the last step
+            where no check passed.
         before: Readings of the untouched model, by name: ``log_ppl`` (of the reported passages),
             and where they were read ``pairs ...`` and ``other ...``.
         after: The same at ``best``; with ``parameters``, numbers that could change.
@@ -318,6 +319,8 @@ def train(
         if trajectory.ended:
             break
     trajectory.ended = trajectory.ended or f"all {len(steps)} steps"
+    if training.condition.name == ALL_GATES and trajectory.best == 0:
+        best = learner.values()  # gates of 1 would rank nothing
     trajectory.values = best
     # Random sets are many: of them pairs and other categories are not read.
     everything = training.condition.name != RANDOM

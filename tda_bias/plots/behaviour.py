@@ -317,11 +317,13 @@ def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
 # -- training --------------------------------------------------------------------------------------
 
 
-def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
+def plot_conditions(
+    conditions: pd.DataFrame, frontier: pd.DataFrame, quantity: str = "beta"
+) -> Figure:
     """Every condition in a row: beta remaining on unseen targets, and its cost.
 
-    Intervals are over targets; the band spans the random sets, each at its last check. The tables
-    are those of ``tda_bias.debias.summary``.
+    Intervals are over folds; the band spans the random sets, each at its last check. The tables
+    are those of ``tda_bias.debias.summary``; the quantity is that of ``result.quantity_of``.
     """
     rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
     last = frontier[frontier["condition"] == RANDOM].groupby("draw").last()
@@ -343,7 +345,7 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     _line(right, 1.0, "1 %: allowed")
     left.set_yticks(range(len(rows)), rows["condition"])
     left.set_ylim(len(rows) - 0.5, -0.5)
-    left.set_xlabel("beta remaining (nats per token)")
+    left.set_xlabel(f"{quantity} remaining (nats per token)")
     right.set_xlabel("change of perplexity (%)")
     handles, labels = left.get_legend_handles_labels()
     if handles:

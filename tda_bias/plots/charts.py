@@ -11,6 +11,7 @@ import pandas as pd
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.debias.result import DebiasRun, quantity_of
 from tda_bias.runs.figures import COLOURS, RANDOM, look
 from tda_bias.runs.page import Chart
 from tda_bias.runs.run import Run
@@ -172,13 +173,14 @@ def prune_curve(run: Run) -> list[Chart]:
 
 def debias(run: Run) -> list[Chart]:
     """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
+    quantity = quantity_of(run.load(DebiasRun.load).record.twins)
     return _beside_random(
         "The frontier: bias left, and its cost",
         run.table("frontier.csv"),
         "condition",
         about="Bias left against perplexity, condition by condition",
         x=number("perplexity", "change of perplexity, per cent", scale={"zero": False}),
-        y=number("beta", "beta per token, left on targets never trained on"),
+        y=number("beta", f"{quantity} per token, left on targets never trained on"),
         order="check",
         note="Grey lines are random heads: what choosing heads has to beat.",
     )

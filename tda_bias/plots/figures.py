@@ -15,7 +15,7 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
-from tda_bias.debias.result import DebiasRun
+from tda_bias.debias.result import DebiasRun, quantity_of
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import PUBLISHED
@@ -192,7 +192,8 @@ def items_against_twins(runs: Sequence[Run]) -> Figure:
 def frontier(runs: Sequence[Run]) -> Figure:
     """Bias left on unseen targets by every condition, and the change of perplexity."""
     run = runs[0].load(DebiasRun.load)
-    protocol, figure = run.record.protocol, plot_conditions(run.conditions, run.frontier)
+    protocol, quantity = run.record.protocol, quantity_of(run.record.twins)
+    figure = plot_conditions(run.conditions, run.frontier, quantity)
     return captioned(
         figure,
         f"{run.record.model.name}, {run.record.category}, {protocol.how}: items of targets that no "

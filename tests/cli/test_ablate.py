@@ -130,3 +130,16 @@ def test_a_curve_is_reported_with_the_command_that_makes_it_again(call, tmp_path
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'class="chart"' in page
     assert "--curve --rank-by evidence --most 1" in page
+
+
+def test_a_curve_reads_the_model_in_the_type_of_the_run(tiny_folder, tmp_path, capsys):
+    made = ["heads", "-m", str(tiny_folder), "--data", "starter", "-c", "gender", "-L", "3"]
+    made += ["--dtype", "bfloat16", "--twins", "none", "--n-permutations", "99", "--quiet"]
+    folder = tmp_path / "run"
+    assert run([*made, "--out", str(folder)]) == 0
+    text = tmp_path / "text.txt"
+    text.write_text("My sister came in and sang a song. " * 40)
+    curve = ["ablate", str(folder), "--curve", "--text", str(text), "--width", "32"]
+    status = run([*curve, "--windows", "2", "--twins", "none", "--most", "1"])
+    assert status == 0, capsys.readouterr().err
+    assert PruneCurve.load(folder / "ablate-curve").record.model.dtype == "bfloat16"

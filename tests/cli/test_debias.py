@@ -9,8 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
 from tda_bias.debias import experiment, protocol
+from tda_bias.debias.inputs import training_texts
+from tda_bias.twins import make_twins, save_twins
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
 
@@ -26,8 +29,6 @@ SMALL = (*LOOSE, "--epochs", "6", "--train-items", "24", "--limit", "6")
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Neutral text of the words that the tiny tokenizer knows."""
-    from tda_bias import load_triples
-
     path = tmp_path_factory.mktemp("text") / "neutral.txt"
     lines = [t.texts()[2] for t in load_triples("starter")]
     path.write_text("\n\n".join(lines * 20), encoding="utf-8")
@@ -88,11 +89,32 @@ def test_heads_found_in_a_model_with_other_weights_are_refused(
     assert "found in a model with other weights" in error
 
 
+def test_all_heads_of_a_file_are_trained_and_compared_with_as_many(
+    finished, capsys, tiny_folder, text, tmp_path
+):
+    record = json.loads((finished / "heads.json").read_text())
+    names = [{"layer": 0, "head": 1}, {"layer": 1, "head": 0}, {"layer": 1, "head": 3}]
+    path, out = tmp_path / "heads.json", tmp_path / "run"
+    path.write_text(json.dumps(record | {"heads": names}), encoding="utf-8")
+    given = ["--rank-by", "file", "--heads", str(path), "--out", str(out), "--n-random", "1"]
+    given += ["--epochs", "1", "--train-items", "4"]
+    status, _, error = called(capsys, tiny_folder, text, *given)  # --top 2
+    assert status == 2
+    assert "`top` must be 3, as many as `heads` has, or be left out; got 2" in error
+    without = [option for option in TINY if option not in ("--top", "2")]
+    assert run(["debias", "--model", str(tiny_folder), *without, "--text", str(text), *given]) == 0
+    table = pd.read_csv(out / "conditions.csv").set_index("condition")
+    assert table.loc[["file", "random"], "heads"].tolist() == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--preset", "full"], "`controls` leace needs the package concept-erasure"),
-        (["--preset", "full", "--twins", "none"], "`controls` leace, placebo, steering need twins"),
+        (
+            ["--preset", "full", "--twins", "none"],
+            "`controls` cda, cda-lora, leace, placebo, steering need twins",
+        ),
     ],
 )
 def test_what_a_preset_s_controls_need_is_checked_before_the_model_is_loaded(
@@ -382,3 +404,31 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
     assert called(capsys, tiny_folder, text, *options)[0] == 0
     assert json.loads((out / "model" / "debias.json").read_text())["condition"] == "full"
     assert not list(out.glob("model-*"))
+
+
+def test_without_twins_it_is_log_odds_that_are_trained_measured_and_named(
+    tiny_folder, text, tmp_path, capsys
+):
+    out = tmp_path / "run"
+    options = ["--twins", "none", "--n-random", "1", "--epochs", "1", "--train-items", "4"]
+    status, printed, error = called(
+        capsys, tiny_folder, text, *options, "--verbose", "--out", str(out)
+    )
+    assert status == 0, error
+    card = (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert "training effect changed log-odds per token" in " ".join(printed.split())
+    assert "| log-odds, nats per token |" in card
+    for said in (printed.lower().replace(str(out), ""), card.partition("## Audit")[0].lower()):
+        assert "beta" not in said
+    assert "with their twins" not in card
+
+
+def test_a_file_of_twins_may_cover_categories_that_do_not_train(tmp_path):
+    whole = load_triples("starter")
+    save_twins(tmp_path / "twins.jsonl", make_twins(whole))
+    read, twins, left_out = training_texts(
+        "starter", "gender", limit=2, twins=str(tmp_path / "twins.jsonl"), controls=()
+    )
+    assert read == load_triples("starter", category="gender", limit=2)
+    assert left_out == 0
+    assert [t.group for t, _ in twins.pairs] == [t.group for t in read]

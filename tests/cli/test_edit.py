@@ -1,6 +1,7 @@
 """``tdabias edit`` from the command line to a folder that loads."""
 
 import json
+import shlex
 import shutil
 
 import pandas as pd
@@ -8,7 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tda_bias import HeadBias
+from tda_bias import HeadBias, load_triples
+from tda_bias.models.load import load_language_model
 from tda_bias.runs.record import DataRecord
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
@@ -109,6 +111,24 @@ def test_an_exported_file_is_edited_and_other_weights_are_said(call, tiny_folder
     torch.testing.assert_close(after[name][:8], before[name][:8] * 0.5)
 
 
+def test_weights_stored_in_half_precision_are_those_of_a_run_in_single_precision(
+    call, tiny_folder, tmp_path
+):
+    folder = shutil.copytree(tiny_folder, tmp_path / "half")
+    AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16).save_pretrained(folder)
+    for weights, said in (
+        (load_language_model(str(folder), dtype="float32").weight_hash(), False),
+        ("others", True),
+    ):
+        about = {"name": str(folder), "weights": weights, "dtype": "float32"}
+        heads = {"format": "tdabias heads 1", "model": about, "heads": [{"layer": 1, "head": 0}]}
+        path = tmp_path / "heads.json"
+        path.write_text(json.dumps(heads))
+        status, printed, _ = call("--heads", path, "--how", "zero", out=tmp_path / f"{said}")
+        assert status == 0
+        assert ("found in a model with other weights" in " ".join(printed.split())) == said
+
+
 def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_path):
     about = {"settings": {"model": str(tiny_folder), "group": []}}
     named = heads_run.with_record(**about, data=DataRecord(source="stereoset", revision="r9"))
@@ -130,6 +150,47 @@ def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_pat
     assert len(record["heads"]) == 2
     assert record["how"] == "mean"
     assert record["mean_over"] == "starter"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top", "1", "--how", "zero"], "`top` chooses among the heads of a run"),
+        (["--category", "race", "--how", "zero"], "`category` chooses among the heads of a run"),
+        (["--rank-by", "metric", "--how", "zero"], "`rank_by` chooses among the heads of a run"),
+        (["--random-seed", "0", "--how", "zero"], "`random_seed` chooses among the heads of a run"),
+        (["--data", "starter", "--how", "zero"], "`data` is what a mean is over"),
+    ],
+)
+def test_options_that_would_choose_nothing_are_refused(call, tiny_folder, options, message):
+    status, _, error = call("--model", tiny_folder, "--head", "L0H0", *options)
+    assert status == 2
+    assert message in error
+
+
+@pytest.mark.parametrize("of", ["a run", "a head"])
+def test_the_command_of_a_card_gives_the_same_mean(call, heads, tiny_folder, tmp_path, of):
+    mine = tmp_path / "mine.jsonl"
+    rows = [
+        {"target": t.group, "bias_type": t.category, "context": t.context,
+         "stereotype": t.stereotype, "anti-stereotype": t.anti_stereotype,
+         "unrelated": t.unrelated}
+        for t in load_triples("starter", category="gender", limit=2)
+    ]  # fmt: skip
+    mine.write_text("\n".join(map(json.dumps, rows)))
+    chosen = {
+        "a run": [heads, "--top", 1, "--random-seed", 0],
+        "a head": ["--model", tiny_folder, "--head", "L0H1", "--data", mine],
+    }[of]
+    assert call(*chosen, "--how", "mean")[0] == 0
+    first = json.loads((tmp_path / "edited" / "edit.json").read_text())
+    assert first["repeat"] in (tmp_path / "edited" / "README.md").read_text()
+    command = shlex.split(first["repeat"])[2:]
+    at = command.index("--out")
+    assert call(*command[:at], *command[at + 2 :], out=tmp_path / "again")[0] == 0
+    again = json.loads((tmp_path / "again" / "edit.json").read_text())
+    assert again["heads"] == first["heads"]
+    assert again["weights"] == first["weights"]
 
 
 def test_an_edit_says_whether_its_ranking_had_survivors_and_what_comes_next(

@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 
 from tda_bias.ablation.head_weights import refuse_untrainable
-from tda_bias.debias.mask import PARTS, HeadMask
+from tda_bias.debias.mask import HeadMask
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.hooks import require_separate_heads
 from tda_bias.models.load import LanguageModel, load_language_model
@@ -428,7 +428,7 @@ def debias(folder: str) -> str:
     require_separate_heads(model, layers)
     head = HeadId(layers[-1].number, 1)
     try:
-        slices_are_the_head_s_own(model, head, PARTS)
+        slices_are_the_head_s_own(model, head, ("q", "k", "v", "o"))
     except AssertionError:
         # Queries and keys that are normalised over all heads together move a little with one's.
         slices_are_the_head_s_own(load_language_model(folder, attention="eager"), head, ("v", "o"))
@@ -440,8 +440,8 @@ def slices_are_the_head_s_own(model, head: HeadId, parts) -> None:
     """Draw other values for the slices: what changes must be the head, and only that."""
     layers = [layer.number for layer in attention_layers(model)]
     order, n_heads = layers.index(head.layer), attention_layers(model)[0].n_heads
-    mask = HeadMask(model.hf_model, [head], parts=parts)
-    heads = [head.head, *{other for piece in mask.slices for other in piece.shared_with}]
+    slices = [piece for piece in HeadMask(model.hf_model, [head]).slices if piece.part in parts]
+    heads = [head.head, *{other for piece in slices for other in piece.shared_with}]
     ids = list(range(5, 25))
 
     def shown() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -453,7 +453,7 @@ def slices_are_the_head_s_own(model, head: HeadId, parts) -> None:
 
     before = shown()
     named = dict(model.hf_model.named_parameters())
-    for piece in mask.slices:
+    for piece in slices:
         part = piece.of(named[piece.parameter].data)
         part.add_(torch.randn_like(part))
     every, others, found = (

@@ -12,11 +12,12 @@ from tda_bias.debias.experiment import (
     at_equal_entropy,
     learner_of,
     matching,
+    rankings,
     run_experiment,
     trained_alone,
 )
 from tda_bias.debias.learners import undone
-from tda_bias.debias.protocol import CONTROLS, Protocol, folds, trials
+from tda_bias.debias.protocol import ALL_GATES, CONTROLS, Condition, Protocol, folds, trials
 from tda_bias.debias.rankings import fold_orders
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.logits import tempered
@@ -38,6 +39,11 @@ def fixed(corpus_of, tmp_path):
             folds=folds(corpus.items.triples, corpus.items.twins, protocol),
             cache=Cache(tmp_path, {}),
             load_hooked=lambda: pytest.fail("no ranking needs hooks"),
+            from_file=(),
+            weights="",
+            identity="",
+            fixed="",
+            twins=None,
         )
 
     return make
@@ -114,6 +120,22 @@ def test_it_is_said_of_which_heads_the_random_sets_of_every_fold_are(fixed, monk
         "of the same layers, chosen heads among them where others are too few (2 folds); "
         "of the same layers (2 folds)"
     )
+
+
+def test_gates_that_pass_no_guard_rank_heads_by_the_last_step(fixed, monkeypatch):
+    own = fixed(by=("gates",), n_random=1, folds_run=1)
+    kept = "tda_bias.debias.training.keeps_language"
+    monkeypatch.setattr(kept, lambda check, start, _: check is start)
+    (fold,) = own.folds
+    order = rankings(own, fold)["gates"]
+    learned = trained_alone(own, Condition(ALL_GATES, "gates"), fold).trajectory
+    assert learned.best == 0
+    distance = dict(zip(own.every_head, (learned.values["gates"] - 1).abs().tolist(), strict=True))
+    assert min(distance.values()) > 0
+    assert order == sorted(own.every_head, key=distance.get, reverse=True)
+    # The model that is saved where no check passes is still the original.
+    effect = trained_alone(own, Condition("all", "gates"), fold).trajectory
+    assert (effect.values["gates"] == 1).all()
 
 
 def test_what_is_saved_is_what_the_experiment_trained(fixed):

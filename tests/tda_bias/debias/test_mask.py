@@ -84,7 +84,7 @@ def test_a_zero_that_changes_its_sign_is_noticed_and_a_nan_that_stays_is_not():
     hf_model = tiny_hf_model("gpt2", 60)
     weight = hf_model.transformer.h[0].attn.c_proj.weight.data
     weight[0, 0], weight[1, 0] = 0.0, float("nan")
-    mask = HeadMask(hf_model, HEADS, parts=("o",))
+    mask = HeadMask(hf_model, HEADS)
     mask.check()
     weight[0, 0] = -0.0
     with pytest.raises(AssertionError, match="changed outside"):
@@ -105,9 +105,10 @@ def test_what_was_learned_can_be_kept_undone_and_put_back():
 
 def test_parameters_ask_for_gradients_again_afterwards():
     hf_model = tiny_hf_model("gpt2", 60)
-    with HeadMask(hf_model, HEADS, parts=("o",)):
+    with HeadMask(hf_model, HEADS):
         names = {name for name, p in hf_model.named_parameters() if p.requires_grad}
-        assert names == {f"transformer.h.{n}.attn.c_proj.weight" for n in (0, 1)}
+        ends = ("c_attn.weight", "c_attn.bias", "c_proj.weight")
+        assert names == {f"transformer.h.{n}.attn.{end}" for n in (0, 1) for end in ends}
     assert all(p.requires_grad for p in hf_model.parameters())
 
 

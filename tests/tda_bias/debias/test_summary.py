@@ -100,7 +100,7 @@ def of_folds(results, number):
 
 
 def by_name(results, protocol):
-    return conditions_table(results, GROUPS, protocol).set_index("condition")
+    return conditions_table(results, GROUPS, protocol, matched={}).set_index("condition")
 
 
 def test_p_is_the_share_of_random_sets_that_leave_as_little():
@@ -276,7 +276,7 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
 def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_least():
     protocol = Protocol(by=("effect", "mediation"), n_random=3)
     results = study(0.3, [0.8] * 3) | result("mediation", 0.2)
-    table = conditions_table(results, GROUPS, protocol)
+    table = conditions_table(results, GROUPS, protocol, matched={})
     assert "the best ranking (mediation) leaves" in of_effect(table, protocol)
 
 
@@ -298,7 +298,7 @@ def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_leas
 )
 def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_said):
     protocol = Protocol(n_random=len(random))
-    table = conditions_table(of_folds(study(share, random), folds), GROUPS, protocol)
+    table = conditions_table(of_folds(study(share, random), folds), GROUPS, protocol, matched={})
     text = of_effect(table, protocol)
     assert said in text
     assert not_said not in text
@@ -311,7 +311,7 @@ def test_a_bias_that_changes_its_sign_is_not_surely_less():
         check = trajectory.checks[1]
         shifted = check.test.gap + 0.03 * (-1) ** number
         trajectory.checks[1] = replace(check, test=replace(check.test, gap=shifted))
-    table = conditions_table(results, GROUPS, protocol)
+    table = conditions_table(results, GROUPS, protocol, matched={})
     row = table.set_index("condition").loc["effect"]
     assert row["change_high"] < 0
     of_folds = (0.01 * BEFORE[:12]).reshape(6, 2).mean(1) + 0.03 * np.array([1, -1] * 3)
@@ -322,7 +322,7 @@ def test_a_bias_that_changes_its_sign_is_not_surely_less():
 
 def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said():
     protocol = Protocol(n_random=1, epochs=2)
-    table = conditions_table(study(0.5, [0.5]), GROUPS, protocol)
+    table = conditions_table(study(0.5, [0.5]), GROUPS, protocol, matched={})
     plain = of_effect(table, protocol)
     dear = table.copy()
     dear.loc[dear["condition"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
@@ -345,7 +345,7 @@ def test_controls_are_neither_recommended_nor_named_the_best_ranking():
     assert controls == {"random", "bottom", *CONTROLS}
     results = study(0.9, [0.8, 0.8]) | result("bottom", 0.1, beta=0.0)
     assert recommended(results, protocol) not in controls
-    table = conditions_table(results, GROUPS, protocol)
+    table = conditions_table(results, GROUPS, protocol, matched={})
     assert "the best ranking (effect) leaves" in of_effect(table, protocol)
 
 
