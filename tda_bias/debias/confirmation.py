@@ -38,8 +38,8 @@ class Look:
         summary: Which ``quantity``, ``items targets``, means ``before after``, and their ``change``
             with 95 % limits over targets ``low high`` and ``p``, two-sided: signs of whole targets
             flipped; ``smallest``: the change that a t-test finds four times out of five. And
-            whether the size of the mean is measurably ``less``: the change is, and before and after
-            added up are not 0, as they would be where a mean merely changes its sign.
+            whether the size of the mean is measurably ``less``: the change is, and where the mean
+            has changed its sign, before and after added up are not 0.
     """
 
     table: pd.DataFrame
@@ -163,12 +163,13 @@ def look(
     p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
     both_low, both_high = cluster_mean(before + after, group).limits()
     fell = abs(after.mean()) < abs(before.mean()) and p < 0.05
+    sure = after.mean() * before.mean() > 0 or both_low > 0 or both_high < 0
     summary = {
         "quantity": "beta" if isinstance(items, list) else "log-odds",
         "items": len(change), "targets": len(set(group)),
         "before": float(before.mean()), "after": float(after.mean()),
         "change": float(change.mean()), "low": low, "high": high, "p": p,
-        "smallest": mean.smallest(), "less": bool(fell and (both_low > 0 or both_high < 0)),
+        "smallest": mean.smallest(), "less": bool(fell and sure),
     }  # fmt: skip
     return Look(pd.DataFrame({"group": group, "before": before, "after": after}), summary)
 

@@ -412,8 +412,10 @@ def _less_or_not(row: Mapping[Any, Any]) -> str:
     if row["folds"] < FEWEST_CLUSTERS:
         folds = counted(int(row["folds"]), "fold is", "folds are")
         return f"{left}, and {folds} too few to say more."
-    # A size has changed where neither the change nor a mere change of sign may be chance.
-    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in ("change", "both")):
+    # Where beta has changed its sign, its size need not have changed.
+    turned = row["before"] * row["beta"] < 0
+    needed = ("change", "both") if turned else ("change",)
+    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in needed):
         return f"{left}."
     return f"{left}, which may be chance."
 
