@@ -346,6 +346,7 @@ class _Log:
     said_done: int = 0
     start: float = field(default_factory=time.monotonic)
     said_at: float = 0.0
+    ended: float = 0.0
 
     def moved(self, done: int, total: int | None) -> None:
         """Note what is done."""
@@ -364,6 +365,10 @@ class _Log:
             return
         text = f"{done} {self.what}" if total is None else f"{done}/{total} {self.what}"
         seconds, new = now - self.said_at, done - self.said_done
+        if self.ended:
+            text = f"all {self.what} done, results follow: {_clock(now - self.ended)}"
+        elif done == total:
+            self.ended = now
         if new > 0 and seconds > 0:
             text += f", {new / seconds:.1f} a second"
             if total is not None and done < total:

@@ -38,8 +38,8 @@ def heads_finding(
         power = "Not known without twins."
     elif c.twins.smallest_share < 1:
         power = (
-            "A head would have survived the location test if its contexts shared "
-            f"{c.twins.smallest_share:.0%} of the difference that is left with twins; for the "
+            f"A head whose contexts share {c.twins.smallest_share:.0%} of the difference that is "
+            "left with twins survives the location test four times out of five; for the "
             "dispersion test no such number is known."
         )
     else:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy import optimize, stats
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
@@ -41,6 +42,8 @@ TESTED = ("relative", "statistic", "location", "signed_relative")
 TESTED_TWIN = ("relative_twin", "location_twin", "signed_relative_twin")
 # With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
 SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
+# Probability with which the smallest effect is found.
+_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -421,7 +424,7 @@ def controls(
             dispersion=_tested_map(results, maps, "relative_twin"),
             difference_left=difference_left(results),
             map_correlation=spearman_over_items(maps["z_location"], maps["z_location_twin"]),
-            smallest_share=_smallest_share(results, maps, critical),
+            smallest_share=smallest_share(results, maps, critical),
         )
     return ControlsRecord(
         category=category,
@@ -486,16 +489,35 @@ def difference_left(results: Sequence[GroupResult]) -> float:
     return left / whole if whole else float("nan")
 
 
-def _smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical: float) -> float:
-    """The share in common with which the median head would have survived family-wise.
+def smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical: float) -> float:
+    """The share in common with which the median head survives family-wise four times out of five.
 
-    The share of a context's squared difference that all contexts have in common: with a common part
-    of share rho, the statistic is 1 + (n - 1) rho on average. NaN where no head's values vary under
-    exchange.
+    The share of a context's squared difference that all contexts have in common; the rest is taken
+    as normal and independent. What the mean of n contexts has of all squares, over what it has not,
+    is then noncentral F. Its degrees of freedom follow from the spread of the map under exchange.
+    What is needed grows with the share, because exchange moves contexts that are alike more.
+
+    Returns:
+        1 where no share is enough, NaN where no head's values vary under exchange.
     """
-    needed = maps["z_null_location_twin"] + critical * maps["sd_null_location_twin"]
-    n = float(np.mean([len(r.versions.twinned) for r in results if r.has_twins]))
-    return float(np.minimum(1.0, (float(needed.median()) - 1.0) / (n - 1.0)))
+    sizes = [len(result.versions.twinned) for result in results if result.has_twins]
+    n, spread = float(np.mean(sizes)), maps["sd_null_location_twin"]
+    variance = float(spread[spread > 0].median()) ** 2
+    if not np.isfinite(critical * variance):
+        return float("nan")
+    alike = 2 * (1 - 1 / n)  # variance of the statistic of a group whose contexts are all alike
+    freedom = alike / variance
+
+    def lacking(share: float) -> float:
+        varies = (1 - share**2) * variance + share**2 * alike / len(sizes)
+        needed = 1 + critical * np.sqrt(varies)
+        if needed >= n:
+            return -_POWER
+        odds, common = (n - 1) * needed / (n - needed), freedom * n * share / (1 - share)
+        return float(stats.ncf.sf(odds, freedom, freedom * (n - 1), common)) - _POWER
+
+    largest = 0.99
+    return float(optimize.brentq(lacking, 0.0, largest)) if lacking(largest) > 0 else 1.0
 
 
 def reliability(results: Sequence[GroupResult], name: str) -> float:

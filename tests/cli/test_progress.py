@@ -40,6 +40,15 @@ def lines(steps, total: int | None = 100, **more) -> list[str]:
         # Nothing is silent, neither before the first step nor while one takes long.
         ([(0.9, 0), (0.6, 0)], 100, ["0:00:00", "0/100 texts"]),
         ([(0, 100)], 100, ["100/100 texts"]),
+        # What follows the last text may take long too.
+        (
+            [(0, 0), (0, 100), (0.9, 100)],
+            100,
+            [
+                r"100/100 texts, \d+\.\d a second",
+                "all texts done, results follow: 0:00:00",
+            ],
+        ),
     ],
 )
 def test_a_log_has_a_line_every_few_seconds_with_rate_and_time_left(steps, total, said):

@@ -1,20 +1,24 @@
 """Location under exchange: against literal recomputation, enumeration, and simulations."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import kstest
 
 from tda_bias.heads.group_statistic import Contrast, Versions, contrast, version_products
 from tda_bias.heads.hot_spots import (
+    HotSpots,
     LocationMap,
     hot_spots,
     location_test,
     location_under_exchange,
     location_under_flips,
 )
-from tda_bias.heads.resampled import max_z, sign_flips, two_sided, version_draws
+from tda_bias.heads.resampled import max_z, random_flips, sign_flips, two_sided, version_draws
+from tda_bias.heads.tables import smallest_share
 from tests.support.grams import MadeUpGroup, in_groups, made_up_group
 
 
@@ -176,6 +180,39 @@ def test_a_planted_interaction_is_found(twins):
     assert np.mean(np.array(found) <= 0.05) > 0.8
     found = [dispersion_twin_pvalues(seed, twins=twins, spread=1.0) for seed in range(60)]
     assert np.mean(np.array(found) <= 0.05) > 0.8
+
+
+def differences_that_share(share: float, sizes, tests: int, rng) -> list[np.ndarray]:
+    """Differences ``(context, rank, test)`` of groups; a part of each is common to its group."""
+    sd, groups = 0.6 ** (np.arange(12)[:, None] / 2), []
+    for n in sizes:
+        noise, common = rng.normal(size=(n, 12, tests)) * sd, rng.normal(size=(12, tests)) * sd
+        size = share / (1 - share) * (sd**2).sum() / (common**2).sum(0)
+        groups.append(noise + common * np.sqrt(size))
+    return groups
+
+
+def exchanged_map(groups: list[np.ndarray], rng) -> HotSpots:
+    collected = LocationMap()
+    for rows in groups:
+        null = location_under_flips(random_flips(len(rows), 499, rng), rows)
+        observed = np.array([literal_location(of_test) for of_test in np.moveaxis(rows, 2, 0)])
+        collected.add(observed[None], null[:, None])
+    return collected.tested()
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 6), (10, 30, 10, 30), (24,) * 8])
+def test_a_head_with_the_smallest_share_survives_about_four_times_out_of_five(sizes):
+    rng = np.random.default_rng(0)
+    null = exchanged_map(differences_that_share(0.0, sizes, 100, rng), rng)
+    groups = [
+        SimpleNamespace(versions=SimpleNamespace(twinned=range(n)), has_twins=True) for n in sizes
+    ]
+    maps = pd.DataFrame({"sd_null_location_twin": null.null_sd})
+    share = smallest_share(groups, maps, null.critical)
+    found = exchanged_map(differences_that_share(share, sizes, 400, rng), rng)
+    assert 0.72 < np.mean(found.evidence > null.critical) < 0.9
+    assert smallest_share(groups, maps, 100 * null.critical) == 1
 
 
 @pytest.mark.slow
