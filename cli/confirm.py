@@ -20,7 +20,7 @@ from tda_bias.types import MAX_COUNT, InputError
 from .loading import category_of, language_model
 from .options import Positional, command
 from .output import Columns, Output, head_name, report_of, rows_table
-from .settings import DeviceOption, OutputSettings, SeedOption
+from .settings import SPEAKING, DeviceOption, OutputSettings, SeedOption, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,11 @@ class ConfirmSettings(SeedOption, OutputSettings):
     )
     data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
+    )
+    twins: str | None = Field(
+        None,
+        description="with --data: auto, none, or a file that `tdabias twins` wrote for these data "
+        "(default: as the run, if its twins were no file)",
     )
     pairs: str | None = Field(
         None,
@@ -87,6 +92,8 @@ def confirm(settings: ConfirmSettings) -> None:
 
 def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> Output:
     """Many splits of the targets."""
+    refuse_options(settings, {"twins"}, "is read with --data alone")
+
     from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
 
     result = confirmation(
@@ -115,21 +122,28 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
         f"half{edges}"
     )
     shown = rows_table(title, result.heads.head(top), columns)
-    next_ = (f"tdabias ablate {quote(str(settings.run))}", report_of(settings.run))
+    several = f" --category {quote(category)}" if len(run.categories) > 1 else ""
+    next_ = (f"tdabias ablate {quote(str(settings.run))}{several}", report_of(settings.run))
     found = confirmation_finding(result)
     return _saved(settings, model, found, next_, summary, result.heads, [shown])
 
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
     """The heads of the run, on triples about other targets."""
+    others = {"seed", "n_splits", "n_permutations"}
+    refuse_options(settings, others, "is that of the run with --data")
+
     from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
 
     from . import heads
 
     refuse_shared_targets(run, category, data)
-    of_run = {**run.record.settings, "data": data, "category": category, "group": ()}
-    of_run |= {"out": settings.folder / "heads", "limit": None, "untrained": False}
-    of_run |= {"placebo": "none"}
+    of_run = {name: v for name, v in run.record.settings.items() if name not in SPEAKING}
+    of_run |= settings.model_dump(include=set(OutputSettings.model_fields))
+    # What an earlier confirmation left in the folder is written over, as its other files are.
+    of_run |= {"out": settings.folder / "heads", "overwrite": True}
+    of_run |= {"data": data, "category": category, "group": (), "limit": None}
+    of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
     other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     confirmed = int((table["p_holm"] < 0.05).sum())
@@ -148,8 +162,26 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     return _saved(settings, run.record.model, found, next_, summary, table, [shown])
 
 
+def _twins(settings: ConfirmSettings, run: HeadBias) -> str:
+    """The twins of other data: those asked for, else as the run made its own.
+
+    Raises:
+        InputError: if the run read its own from a file.
+    """
+    twins = settings.twins or str(run.record.settings.get("twins", "auto"))
+    if settings.twins is None and twins not in ("auto", "none"):
+        raise InputError(
+            f"the run read its twins from {twins}, which is not about `data`; give --twins with a "
+            "file that `tdabias twins` wrote for these data, or with auto"
+        )
+    return twins
+
+
 def _model(settings: ConfirmSettings, source: str) -> Output:
     """One look at a trained model on targets that its training never saw."""
+    others = {"category", "rank_by", "top", "n_splits", "n_permutations", "data", "twins"}
+    refuse_options(settings, others, "is about a run of heads, not --pairs")
+
     from tda_bias.debias.confirmation import (
         look,
         note_look,

@@ -21,7 +21,7 @@ from .output import (
     rows_table,
     uncut_table,
 )
-from .settings import RunSettings, SeedOption, folder_name
+from .settings import RunSettings, SeedOption, folder_name, refuse_options
 from .work import held
 
 if TYPE_CHECKING:
@@ -110,13 +110,6 @@ def crossref(settings: CrossrefSettings) -> None:
     shown.print(settings)
 
 
-def _refuse_options(settings: CrossrefSettings, others: set[str], why: str) -> None:
-    """Refuse options that are for another comparison."""
-    if given := others & settings.model_fields_set:
-        name = min(given)
-        raise InputError(f"`{name}` {why}; leave --{name} out, or the other")
-
-
 def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     """Over targets: what heads do with what the model says of their words."""
     from tda_bias.crossref.crossref import WordScores, cross_reference
@@ -124,6 +117,7 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     from tda_bias.plots.behaviour import head_map_figure, targets_figure
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
+    refuse_options(settings, {"scoring"}, "is read with --items alone")
     with held(settings.folder, "crossref", settings):
         scores = StereoSetScores.load(settings.stereoset) if settings.stereoset else None
         result = cross_reference(
@@ -146,8 +140,7 @@ def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     from tda_bias.crossref.item_crossref import COMMAND, cross_reference_items
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-    others = {"stereoset", "rank_by"}
-    _refuse_options(settings, others, "is about targets, not --items")
+    refuse_options(settings, {"stereoset", "rank_by"}, "is about targets, not --items")
     with held(settings.folder, COMMAND, settings):
         result = cross_reference_items(
             open_run(settings.run, "heads"),
@@ -167,7 +160,7 @@ def _by_published(settings: CrossrefSettings, model: str, about: dict[str, Any])
     from tda_bias.paper.rankings import COMMAND, published_agreement
 
     others = {"behaviour", "stereoset", "items", "scoring"}
-    _refuse_options(settings, others, "is not read with --published")
+    refuse_options(settings, others, "is not read with --published")
     with held(settings.folder, COMMAND, settings):
         result = published_agreement(
             HeadBias.load(settings.run),

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from rich.console import Console
 
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED, InputError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
@@ -203,6 +203,16 @@ class SharedRunSettings(KeptRunSettings):
 
 # Settings that change no number of any run.
 SPEAKING = frozenset(OutputSettings.model_fields) | {"overwrite", "resume", "shard", "out"}
+
+
+def refuse_options(settings: BaseModel, others: set[str], why: str) -> None:
+    """Refuse options of another form of a command, which would do nothing.
+
+    Raises:
+        InputError: if one was given.
+    """
+    if given := others & settings.model_fields_set:
+        raise InputError(f"`{min(given)}` {why}; leave it out")
 
 
 def folder_name(source: str) -> str:

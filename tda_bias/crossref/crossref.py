@@ -198,10 +198,10 @@ def cross_reference(
 # -- heads -----------------------------------------------------------------------------------------
 
 
-def head_vectors(combined: pd.DataFrame, column: str = "combined_relative") -> pd.DataFrame:
+def head_vectors(combined: pd.DataFrame, column: str) -> pd.DataFrame:
     """The combined value T of every (layer, head), the columns, for every (category, target).
 
-    Undefined values are 0: such a head has nothing to compare.
+    T is ``column``. Undefined values are 0: such a head has nothing to compare.
     """
     wide = combined.pivot(index=["category", "group"], columns=["layer", "head"], values=column)
     wide = wide.sort_index().sort_index(axis=1)

@@ -31,7 +31,6 @@ from tda_bias.heads.hot_spots import (
 from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
 from tda_bias.runs.cache import Cache, Part
-from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import (
     generator,
@@ -104,16 +103,6 @@ class Confirmation:
     correlation_chance: float
     p_correlation: float
     record: dict[str, Any]
-
-    def __repr__(self) -> str:
-        return (
-            f"Confirmation({counted(len(self.heads), 'head')} chosen, {self.replicated:.1%} "
-            "confirmed, "
-            f"{self.chance:.1%} by chance)"
-        )
-
-    def _repr_html_(self) -> str:
-        return summary_html(repr(self), tables={"heads that were chosen": self.heads})
 
 
 def confirmation(

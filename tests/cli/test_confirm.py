@@ -39,18 +39,23 @@ def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, 
     assert "a replication of a bias result" in text
 
 
-def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
-    other = tmp_path / "other.jsonl"
+def elsewhere(path, place="elsewhere"):
+    """The starter triples of gender, as if about other targets."""
     triples = load_triples("starter", category="gender", limit=4)
     lines = [
         {
-            "target": f"{t.group} elsewhere", "bias_type": "gender", "context": t.context,
+            "target": f"{t.group} {place}", "bias_type": "gender", "context": t.context,
             "stereotype": t.stereotype, "anti-stereotype": t.anti_stereotype,
             "unrelated": t.unrelated,
         }
         for t in triples
     ]  # fmt: skip
-    other.write_text("\n".join(map(json.dumps, lines)))
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
+    other = elsewhere(tmp_path / "other.jsonl")
     options = ["--data", str(other), "--top", "3", "--format", "json", "--out", str(tmp_path / "o")]
     assert run(["confirm", str(heads), *options]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -58,6 +63,46 @@ def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
     assert "a true z of 3.0 there" in found["finding"]["power"][0]
     assert len(found["heads"]) == 3
     assert {"p_other", "p_holm"} <= set(found["heads"][0])
+
+
+def test_other_data_take_the_place_of_earlier_ones_quietly(heads, tmp_path, capfd):
+    for place in ("here", "there"):
+        other = elsewhere(tmp_path / f"{place}.jsonl", place)
+        command = ["confirm", str(heads), "--data", str(other), "--top", "2", "--quiet"]
+        assert run([*command, "--out", str(tmp_path / "o")]) == 0
+        printed = capfd.readouterr()
+        assert printed.out == ""
+        assert "loading" not in printed.err
+        assert "texts" not in printed.err
+    again = pd.read_csv(tmp_path / "o" / "heads" / "groups.csv")
+    assert again["group"].str.endswith("there").all()
+
+
+def test_a_run_with_twins_of_a_file_needs_some_of_the_other_data(tiny_folder, tmp_path, capsys):
+    files = {}
+    other = elsewhere(tmp_path / "other.jsonl")
+    for name, data in (("run", "starter"), ("other", str(other))):
+        files[name] = str(tmp_path / f"twins-{name}.jsonl")
+        assert run(["twins", "--data", data, "-c", "gender", "--out", files[name]]) == 0
+    folder = str(tmp_path / "run")
+    model = ["--model", str(tiny_folder), "--n-permutations", "99", "-L", "2", "--out", folder]
+    texts = ["--data", "starter", "-c", "gender", "--twins", files["run"]]
+    assert run(["heads", *model, *texts]) == 0
+    command = ["confirm", folder, "--data", str(other), "--top", "2"]
+    assert run(command) == 2
+    assert "read its twins from" in capsys.readouterr().err
+    assert run([*command, "--twins", files["other"]]) == 0
+    record = json.loads((tmp_path / "run" / "confirm" / "heads" / "run.json").read_text())
+    assert record["settings"]["twins"] == files["other"]
+
+
+def test_the_next_command_names_the_category_of_a_run_with_several(tiny_folder, tmp_path, capsys):
+    folder = str(tmp_path / "run")
+    model = ["--model", str(tiny_folder), "--n-permutations", "99", "-L", "2", "--out", folder]
+    assert run(["heads", *model, "--data", "starter", "-c", "all"]) == 0
+    capsys.readouterr()
+    assert run(["confirm", folder, "-c", "gender", "--top", "2", "--n-permutations", "99"]) == 0
+    assert f"tdabias ablate {folder} --category gender" in capsys.readouterr().out
 
 
 def test_a_run_without_its_groups_says_how_to_make_them(heads, tmp_path, capsys):

@@ -32,6 +32,9 @@ from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
+# The combined value of a head that the tests compare.
+T = "combined_relative"
+
 
 @pytest.fixture(scope="module")
 def said(heads_run):
@@ -112,7 +115,7 @@ def test_targets_hold_summaries_risks_and_preferences(found, heads_run, said, pr
     expected = (own["log_prob_s"] - own["log_prob_a"]).mean()
     assert table.loc[target, "log_odds"] == pytest.approx(expected)
     assert table.loc[target, "abs_beta"] == pytest.approx(abs(own["beta_sum"].mean()))
-    summaries = head_summaries(heads_run.table, head_vectors(heads_run.combined)).set_index(
+    summaries = head_summaries(heads_run.table, head_vectors(heads_run.combined, T)).set_index(
         "target"
     )
     assert table.loc[target, "gini"] == summaries.loc[target, "gini"]
@@ -126,7 +129,7 @@ def test_every_test_is_that_of_its_function(found, heads_run, said):
     assert set(found.correlations["summary"].iloc[len(own) :]) == set(quantities[4:])
     place = pd.MultiIndex.from_frame(found.targets[["category", "target"]])
     expected = head_map(
-        head_vectors(heads_run.combined).loc[place],
+        head_vectors(heads_run.combined, T).loc[place],
         found.targets["r_v"],
         n_resamples=99,
         rng=np.random.default_rng([3, 4]),
@@ -171,7 +174,7 @@ def made_up_heads():
 
 def test_summaries_by_hand():
     table, combined = made_up_heads()
-    found = head_summaries(table, head_vectors(combined)).set_index("target")
+    found = head_summaries(table, head_vectors(combined, T)).set_index("target")
     own = combined[combined["group"] == "tailor"]["combined_relative"].to_numpy()
     row = found.loc["tailor"]
     size = np.sort(np.abs(own))
@@ -191,7 +194,7 @@ def test_summaries_by_hand():
 
 def test_vectors_keep_layers_and_heads_in_order():
     _, combined = made_up_heads()
-    found = head_vectors(combined.sample(frac=1, random_state=0))
+    found = head_vectors(combined.sample(frac=1, random_state=0), T)
     assert found.columns.to_list() == [(layer, head) for layer in range(2) for head in range(5)]
     expected = combined[combined["group"] == "engineer"].sort_values(["layer", "head"])
     np.testing.assert_array_equal(

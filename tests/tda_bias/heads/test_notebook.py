@@ -18,7 +18,6 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.result import DebiasRun
-from tda_bias.heads.confirmation import Confirmation
 from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.plots.heads import plot_heatmap
@@ -90,13 +89,6 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
     assert "first 8 of 500" in text
     assert "<script" not in text
     assert len(text) < 20_000
-
-
-def test_a_confirmation_shows_itself():
-    heads = pd.DataFrame({"layer": [0], "head": [1], "chosen": [1.0], "replicated": [0.5]})
-    shown = Confirmation(heads, 0.5, 0.05, 0.1, 0.2, 0.2, 0.0, 0.3, record={"x": list(range(1000))})
-    assert repr(shown) == "Confirmation(1 head chosen, 50.0% confirmed, 5.0% by chance)"
-    assert "<table" in shown._repr_html_()
 
 
 def test_named_axes_find_every_number_of_the_tables(heads_run):
