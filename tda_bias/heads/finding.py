@@ -43,7 +43,7 @@ def heads_finding(
             "dispersion test no such number is known."
         )
     else:
-        power = "With so few contexts no head could have survived the location test."
+        power = "The location test has too few contexts to find a head reliably."
     return Finding(
         result=_result_lines(result, c),
         control=[
