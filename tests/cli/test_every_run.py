@@ -60,11 +60,14 @@ _WITHOUT_PARTS = {"items"}
 def runs(tiny_folder, words_folder, tmp_path_factory):
     """A folder with a run of each command; the words of each, and what it printed."""
     base = tmp_path_factory.mktemp("every")
-    sentence = {"target": "girl", "bias_type": "gender", "context": "My sister is BLANK"}
     fills = {"stereotype": "rain", "anti-stereotype": "strong", "unrelated": "in"}
-    sentence |= {role: f"My sister is {fill}" for role, fill in fills.items()}
+    sentences = [
+        {"id": who, "target": "girl", "bias_type": "gender", "context": f"My {who} is BLANK"}
+        | {role: f"My {who} is {fill}" for role, fill in fills.items()}
+        for who in ("sister", "teacher", "friend")
+    ]
     files = {
-        "SENTENCES": "\n".join(json.dumps({**sentence, "id": str(n)}) for n in range(3)),
+        "SENTENCES": "\n".join(map(json.dumps, sentences)),
         "FEW": FEW,
         "X": "girl\nboy\nteacher\nfriend\n",
         "CLASSES": "male: [he, his]\nfemale: [she, her]\n",
