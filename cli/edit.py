@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -26,7 +26,7 @@ from .loading import (
     reach_hub_for,
     refuse_other_weights,
 )
-from .options import Positional, command
+from .options import Positional, command, command_line
 from .output import Output
 from .settings import BatchOption, DeviceOption, OutputSettings, Several
 
@@ -276,20 +276,17 @@ def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequen
 
 
 def _again(settings: EditSettings, chosen: Chosen, rule: EditRule, mean_over: str) -> str:
-    """The command that makes the model again."""
-    model, end = quote(chosen.model), f"--how {rule} --out {quote(str(settings.out))}"
-    if rule.how == "mean" and settings.run is not None:  # it says which texts the mean is over
-        own = settings.model_dump(include={*_OF_RUN, "data"})
-        given = {name: value for name, value in own.items() if value is not None}
-        options = [
-            f"--{name.replace('_', '-')}" + ("" if value is True else f" {quote(str(value))}")
-            for name, value in given.items()
-            if value is not False
-        ]
-        return " ".join(["tdabias edit", quote(str(settings.run)), "--model", model, *options, end])
-    named = " ".join(f"--head {head}" for head in dict.fromkeys(chosen.heads))
-    texts = f"--data {quote(mean_over)} " if rule.how == "mean" else ""
-    return f"tdabias edit --model {model} {named} {texts}{end}"
+    """The command that makes the model again.
+
+    A mean over texts of a run is asked of the run, which knows them; else heads are named.
+    """
+    again: dict[str, Any] = {"model": chosen.model, "how": settings.how, "out": settings.out}
+    if rule.how == "mean" and settings.run is not None:
+        again |= settings.model_dump(include={"run", *_OF_RUN, "data"}, exclude_unset=True)
+    else:
+        again["head"] = [str(head) for head in dict.fromkeys(chosen.heads)]
+        again |= {"data": mean_over} if rule.how == "mean" else {}
+    return command_line(["edit"], EditSettings(**again))
 
 
 def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, RankBy, pd.DataFrame]:

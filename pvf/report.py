@@ -99,12 +99,15 @@ class RiskReport:
 
     @property
     def words(self) -> str:
-        """How many words the risks are means of, and whether these are weighted."""
+        """The number of words with a weight, as text: ``12 words``, ``6 weighted words``."""
         return counted(len(self.of_weight), "word" if self.x_weights is None else "weighted word")
 
     @property
     def measure(self) -> tuple[object, ...]:
-        """What reports must share to be compared; words y whether a tokenizer has them or not."""
+        """Key of reports that can be compared: words x, weights, templates, classes and words y.
+
+        Words y count also where a tokenizer lacks them.
+        """
         words, read = self.preferences.record.words, self.preferences.record.read
         y = frozenset([*self.preferences.words, *words.not_read, *words.shared_by_classes])
         weights = tuple(self.risk.x_weights.round(12).tolist())  # 1, 2 weigh like 10, 20

@@ -366,7 +366,10 @@ def after_name(record: ComparisonRecord) -> str:
 
 
 def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
-    """What a bias becomes; sizes on both sides of neutral are not what the change is tested for."""
+    """Compare sizes of bias before and after; ``turned`` where it crosses neutral.
+
+    The test of the change says nothing about sizes on opposite sides of neutral.
+    """
     before, after = (row[name] - row["neutral"] for name in ("before", "after"))
     if before * after < 0:
         return "turned"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.debias.loss import divergence
@@ -21,7 +21,7 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.hooks import Computing, stopped_before
 from tda_bias.models.language_model import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import in_tiles, is_linear, logits_at
+from tda_bias.models.logits import is_linear, log_probs_with_gradients, logits_at
 from tda_bias.pairs.pair import PairSet
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
@@ -278,7 +278,9 @@ class Retention:
         if self._head is not None:
             with torch.no_grad():
                 kept = self._head(kept)
-        now = _logits(self._model, [self._ids[i] for i in texts])
+        inputs = _inputs(self._model, [self._ids[i] for i in texts])
+        places = _real_places(inputs)
+        now = logits_at(self._model.hf_model, inputs, places, gradients=True)
         return divergence(kept, now)
 
     @torch.no_grad()
@@ -343,23 +345,16 @@ def held_by(
 
 def next_token_loss(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Float[Tensor, ""]:
     """Mean negative log-probability of the next tokens of texts (ids), nats, with gradients."""
-    last = -100  # what cross_entropy leaves out: nothing follows
-    following = torch.tensor([token for ids in texts for token in (*ids[1:], last)])
-    of_tiles, first = [], 0
-    for tile in in_tiles(_logits(model, texts)):
-        target = following[first : first + len(tile)].to(tile.device)
-        of_tiles.append(nn.functional.cross_entropy(tile, target, reduction="sum"))
-        first += len(tile)
-    return torch.stack(of_tiles).sum() / int((following != last).sum())
-
-
-def _logits(
-    model: LanguageModel, texts: Sequence[Sequence[int]]
-) -> Float[Tensor, "token vocabulary"]:
-    """At every token of texts, one after the other, with gradients."""
     inputs = _inputs(model, texts)
-    places = inputs["attention_mask"].flatten().nonzero()[:, 0]
-    return logits_at(model.hf_model, inputs, places, gradients=True)
+    place = np.delete(np.arange(sum(map(len, texts))), np.cumsum([len(ids) for ids in texts]) - 1)
+    following = np.array([token for ids in texts for token in ids[1:]])
+    read = log_probs_with_gradients(model.hf_model, inputs, _real_places(inputs), place, following)
+    return -read.mean()
+
+
+def _real_places(inputs: Mapping[str, Tensor]) -> Int[Tensor, " token"]:
+    """Places of tokens that are no padding, text by text."""
+    return inputs["attention_mask"].flatten().nonzero()[:, 0]
 
 
 def _inputs(model: LanguageModel, texts: Sequence[Sequence[int]]) -> dict[str, Any]:

@@ -111,11 +111,13 @@ class Experiment:
 
     def targets(self, fold: Fold) -> dict[str, list[str]]:
         """Names of the targets of a fold's parts, and of their twins."""
-        items, own = self.corpus.items, fold.parts()
-        named = {name: {items.triples[i].group for i in part} for name, part in own.items()}
-        twins = {part: items.twins for part in own} | {"train": items.without(fold.apart).twins}
-        about = {twin.group for name, part in own.items() for i in part for twin in twins[name][i]}
-        return {name: sorted(targets) for name, targets in {**named, "twins": about}.items()}
+        items, parts = self.corpus.items, fold.parts()
+        named = {name: {items.triples[i].group for i in part} for name, part in parts.items()}
+        named["twins"] = set()
+        for name, part in parts.items():
+            read = items.without(fold.apart) if name == "train" else items
+            named["twins"] |= {twin.group for i in part for twin in read.twins[i]}
+        return {name: sorted(targets) for name, targets in named.items()}
 
     def held(self, fold: Fold) -> Held:
         """The predictions that hold the model in a fold."""

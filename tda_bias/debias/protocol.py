@@ -382,22 +382,28 @@ def folds(
         validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
         train = [name for name in rest if name not in validation]
         apart = frozenset([*test, *validation])
-        most = (protocol.train_items, protocol.check_items, protocol.check_items)
-        parts = []
-        for part, at_most in zip((train, validation, test), most, strict=True):
-            items = np.flatnonzero(np.isin(target, part))  # those of a target stand together
-            if part is train:
-                items = items[[_trains(twins[int(i)], apart) for i in items]]
+
+        def items_of(part: Sequence[str]) -> Int[np.ndarray, " item"]:
+            return np.flatnonzero(np.isin(target, part))  # those of a target stand together
+
+        def spread(items: Int[np.ndarray, " item"], at_most: int | None) -> np.ndarray:
             if at_most is not None and at_most < len(items):
                 items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
-            parts.append(items)
-        to_train, to_validate, to_test = parts
-        if not len(to_train):
+            return items
+
+        able = np.array([i for i in items_of(train) if _trains(twins[int(i)], apart)], dtype=int)
+        if not len(able):
             raise InputError(
                 f"all twins of {', '.join(train[:5])} are about targets that validate or test, so "
                 "that nothing is left to train on; give data with more targets"
             )
-        return Fold(number, to_train, to_validate, to_test, apart)
+        return Fold(
+            number,
+            spread(able, protocol.train_items),
+            spread(items_of(validation), protocol.check_items),
+            spread(items_of(test), protocol.check_items),
+            apart,
+        )
 
     tested = [fold(number, test) for number, test in enumerate(split[: protocol.folds_run])]
     return [*tested, fold(FINAL, [])] if len(tested) > 1 else tested

@@ -24,7 +24,7 @@ _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "g
 
 
 def quantity_of(twins: dict[str, Any] | None) -> str:
-    """What is read of an item, by the record of twins: without them the log-odds, wording too."""
+    """Name of the quantity that a run reports: beta, or without twins the log-odds."""
     return "log-odds" if twins is None else "beta"
 
 

@@ -160,7 +160,7 @@ def _judged(
 
 
 def look_of_run(run: Path, protocol: str) -> Path:
-    """Where a run keeps the look at its models, which are replaced when it is gathered again."""
+    """Path of the record that a run's models were confirmed; it outlives models saved again."""
     return run / f"look-{protocol}.json"
 
 
