@@ -207,7 +207,7 @@ def stereoset(part: float) -> Iterator[Row]:
 # Columns of the tables of `heads`: of a target's heads, and of a category's map.
 IN_TARGET = {"location": "location", "location, twins": "location_twin"}
 IN_TARGET |= {"dispersion": "paired", "dispersion, twins": "dispersion_twin"}
-OF_MAP = {"location": "location", "dispersion": "relative", "one direction": "signed_relative"}
+OF_MAP = {"location": "location", "dispersion": "relative"}
 OF_MAP |= {f"{name}, twins": f"{column}_twin" for name, column in OF_MAP.items()}
 
 

@@ -310,7 +310,7 @@ def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
     columns: Columns = [
         ("group", "{group}"),
         ("texts", "{n}"),
-        ("reliability", "{reliability:n2}"),
+        ("reliability", "{reliability_location:n2}"),
         ("smallest p (family-wise)", lambda row: p_text(tested[row["group"]])),
     ]
     groups = result.groups[result.groups["category"] == category]

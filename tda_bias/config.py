@@ -54,7 +54,9 @@ class HeadBiasConfig(BaseModel):
         "max", description="how the two directions of bidirectional attention are combined"
     )
     adjust: Adjust = Field(
-        "none", description="remove a linear effect of text length before testing"
+        "none",
+        description="remove a linear effect of text length from the statistic of dispersion "
+        "without twins before testing",
     )
     rank_by: RankBy = Field(
         "evidence",

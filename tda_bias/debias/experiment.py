@@ -146,29 +146,46 @@ class Experiment:
 Results = Mapping[Condition, Sequence[Trained]]
 
 
-def run_experiment(experiment: Experiment, progress: Progress | None = None) -> Results:
-    """Train every condition in every fold that tests.
+def run_experiment(
+    experiment: Experiment, progress: Progress | None = None, *, save: Sequence[str] = ()
+) -> Results:
+    """Train every condition in every fold that tests, and once more what will be saved.
 
     Progress counts steps; a training that stopped early, or was saved, counts in full.
+
+    Args:
+        experiment: The experiment.
+        progress: Called with steps done and all.
+        save: Names of conditions whose models will be saved, as far as they are known: their
+            trainings in the last fold keep what was learned, for ``trained_alone``.
 
     Raises:
         ShareDone: if the trainings are shared by several processes and another one gathers.
         InputError: as ``Cache.each``.
     """
-    cache, every = experiment.cache, conditions(experiment.protocol)
+    cache, every, last = experiment.cache, conditions(experiment.protocol), experiment.folds[-1]
     cache.prepare([_orders_part(experiment, fold) for fold in experiment.folds])
-    planned = [
-        _trainings(experiment, condition, fold) for fold in experiment.tested for condition in every
+    planned = [(condition, fold) for fold in experiment.tested for condition in every]
+    saved = [(named(every, name), last) for name in save]
+    tried = {pair: _trainings(experiment, *pair) for pair in dict.fromkeys([*planned, *saved])}
+    steps = sum(n_steps(experiment.protocol, own.fold) for of in tried.values() for own in of)
+    counter = Counter(steps, progress)
+    parts = [
+        _training_part(experiment, own, counter, keep=pair in saved and len(of_pair) == 1)
+        for pair, of_pair in tried.items()
+        for own in of_pair
     ]
-    trainings = [training for tried in planned for training in tried]
-    counter = Counter(sum(n_steps(experiment.protocol, own.fold) for own in trainings), progress)
-    parts = [_training_part(experiment, training, counter) for training in trainings]
     arrays = cache.each(parts, progress=lambda done, _: counter.reach(done))
+    best = {pair: _best(experiment, own, islice(arrays, len(own))) for pair, own in tried.items()}
     results: dict[Condition, list[Trained]] = {condition: [] for condition in every}
-    for tried in planned:
-        best = _best(experiment, tried, islice(arrays, len(tried)))
-        results[best.training.condition].append(best)
+    for pair in planned:
+        results[pair[0]].append(best[pair])
     return results
+
+
+def named(every: Sequence[Condition], name: str) -> Condition:
+    """The condition of a name; of random sets the first."""
+    return next(condition for condition in every if condition.name == name)
 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:

@@ -24,6 +24,7 @@ from tda_bias.debias.experiment import (
     at_equal_entropy,
     learner_of,
     matching,
+    named,
     run_experiment,
     trained_alone,
 )
@@ -82,7 +83,7 @@ def run_debias(
     """
     protocol, corpus = experiment.protocol, experiment.corpus
     about = model_record(corpus.model, weights=experiment.weights)
-    results = run_experiment(experiment, progress)
+    results = run_experiment(experiment, progress, save=save)
     first, *others = save or [summary.recommended(results, protocol)]
     groups = [triple.group for triple in corpus.items.triples]
     matched = {
@@ -141,7 +142,7 @@ def _judged(
 
     Of random sets it is the first, which the table does not show alone.
     """
-    condition = next(condition for condition in results if condition.name == name)
+    condition = named(list(results), name)
     trained = trained_alone(experiment, condition, experiment.folds[-1])
     row = summary.condition_row(condition, results[condition], experiment.protocol)
     of_folds = sum(own.trajectory.best == 0 for own in results[condition])

@@ -86,6 +86,13 @@ def head_bias(
         )
     if twins == "auto":
         twins = make_twins(triples) or None
+    ranked = {"location"} | ({"evidence"} if twins else set())
+    if config.adjust == "length" and config.rank_by in ranked:
+        raise InputError(
+            "`adjust` length changes the statistic of dispersion without twins, not what "
+            f"`rank_by` {config.rank_by} ranks{' with twins' if twins else ''}: rank by relative, "
+            "or leave the adjustment out (twins take length out too)"
+        )
     with _evaluating(model):
         with clock.stage("tokenize"):
             groups, left_out = tokenized_groups(model, triples, twins)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -157,8 +156,7 @@ class HotSpots:
     """The map of a category and its tests.
 
     Attributes:
-        z: ``(head,)``, the observed map: mean over groups of the z-score over heads, or of the
-            value over its root mean square.
+        z: ``(head,)``, the observed map: mean over groups of the z-score over heads.
         null_mean: ``(head,)``, the mean of the map under exchange: what a head shows without any
             effect, because a few texts dominate it.
         null_sd: ``(head,)``, its standard deviation under exchange.
@@ -205,9 +203,7 @@ def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "..
 Exchanged = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def hot_spots(
-    groups: Iterable[Exchanged], *, direction: Literal["either", "same"] = "either"
-) -> HotSpots:
+def hot_spots(groups: Iterable[Exchanged]) -> HotSpots:
     """Test which heads stand out over the groups more than exchanged labels make them.
 
     The map is the mean over groups of the z-score over heads of |combined|. It is recomputed under
@@ -217,36 +213,29 @@ def hot_spots(
 
     Args:
         groups: The groups, one after the other: all draws together are large.
-        direction: ``either``: groups may differ in sign, values count by size. ``same``: the signed
-            map, the mean over groups of combined over its root mean square over heads; two-sided.
     """
-    signed = direction == "same"
     rows: list[np.ndarray] = []
     null = np.zeros((0, 0), dtype=np.float32)
     for terms, given, weights in groups:
-        combined = given @ terms
-        row = _over_rms(combined) if signed else z_over_heads(np.abs(combined))
+        row = z_over_heads(np.abs(given @ terms))
         if not rows:
             null = np.zeros((len(weights), len(row)), dtype=np.float32)
-        _add_null_map(null, weights, terms, np.isfinite(row), signed=signed)
+        _add_null_map(null, weights, terms, np.isfinite(row))
         rows.append(row)
     observed = np.stack(rows)
     n_groups = np.isfinite(observed).sum(0)
     z = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
     null /= np.where(n_groups > 0, n_groups, np.nan).astype(np.float32)
-    return map_with_tests(z, null, n_groups, two_sided=signed)
+    return map_with_tests(z, null, n_groups)
 
 
 def map_with_tests(
     z: Float[np.ndarray, " head"],
     null: Float[np.ndarray, "resample head"],
     n_groups: Int[np.ndarray, " head"],
-    *,
-    two_sided: bool = False,
 ) -> HotSpots:
     """A map with its tests, from the same map under every draw."""
-    threshold = (np.abs(z) if two_sided else z) - _TIE
-    mean, sd, reached = null_summary(null, threshold, two_sided=two_sided)
+    mean, sd, reached = null_summary(null, z - _TIE)
     pvalue = permutation_pvalue(reached, len(null), exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
     # Each head standardised by its null mean and SD: p of the largest, and its 95 % point.
@@ -254,8 +243,8 @@ def map_with_tests(
     pvalue_max, critical = np.full(z.shape, np.nan), float("nan")
     if usable.any():
         size = (z[usable] - mean[usable]) / sd[usable]
-        largest = np.sort(largest_standardised(null, usable, mean, sd, two_sided=two_sided))
-        above = len(null) - np.searchsorted(largest, (np.abs(size) if two_sided else size) - 1e-4)
+        largest = np.sort(largest_standardised(null, usable, mean, sd))
+        above = len(null) - np.searchsorted(largest, size - 1e-4)
         pvalue_max[usable] = permutation_pvalue(above, len(null), exact=False)
         critical = float(np.quantile(largest, 0.95))
     ascending = np.sort(np.ascontiguousarray(null.T), axis=1)
@@ -273,14 +262,8 @@ def map_with_tests(
     )
 
 
-def _over_rms(values: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
-    """Values over their root mean square; NaN where all are 0."""
-    rms = np.sqrt(np.nanmean(values**2)) if np.isfinite(values).any() else 0.0
-    return values / rms if rms > 0 else np.full(values.shape, np.nan)
-
-
 def _add_null_map(
-    null: np.ndarray, weights: np.ndarray, terms: np.ndarray, used: np.ndarray, *, signed: bool
+    null: np.ndarray, weights: np.ndarray, terms: np.ndarray, used: np.ndarray
 ) -> None:
     """Add one group's values over the heads in use under every draw, in place."""
     if not used.any():
@@ -293,10 +276,8 @@ def _add_null_map(
     step = max(1, BLOCK // columns.shape[1])
     for start in range(0, len(weights), step):
         part = slice(start, start + step)
-        value = torch.matmul(signs[part], columns)
-        if not signed:
-            value = value.abs_()
-            value -= value.mean(1, keepdim=True)
+        value = torch.matmul(signs[part], columns).abs_()
+        value -= value.mean(1, keepdim=True)
         sd = torch.linalg.vector_norm(value, dim=1, keepdim=True) / columns.shape[1] ** 0.5
         value /= sd.clamp_min(torch.finfo(sd.dtype).tiny)  # where heads do not vary, z is 0
         null[part, heads] += value.numpy()
@@ -338,15 +319,13 @@ class LocationMap:
 def dispersion_maps(
     results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
 ) -> dict[str, HotSpots]:
-    """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
+    """The tested maps of the paper's statistic and of its twin form."""
     maps = {
         "relative": hot_spots(_flipped(results, config, relative_terms)),
         "statistic": hot_spots(_flipped(results, config, paired_terms)),
-        "signed_relative": hot_spots(_flipped(results, config, relative_terms), direction="same"),
     }
     if twins:
         maps["relative_twin"] = hot_spots(_exchanged(results, config))
-        maps["signed_relative_twin"] = hot_spots(_exchanged(results, config), direction="same")
     return maps
 
 
@@ -383,12 +362,10 @@ def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterat
 def null_summary(
     null: Float[np.ndarray, "draw test"],
     threshold: Float[np.ndarray, " test"],
-    *,
-    two_sided: bool = False,
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"], Int[np.ndarray, " test"]]:
     """Mean and standard deviation of every test over draws, and how many draws reach a threshold.
 
-    NaN is never reached; ``two_sided`` compares sizes with the threshold.
+    NaN is never reached.
     """
     values, limit = torch.from_numpy(null), torch.from_numpy(threshold)
     # About the first draw: what does not vary has exactly no spread, and squares lose no digits.
@@ -397,8 +374,7 @@ def null_summary(
     reached = torch.zeros(len(limit), dtype=torch.long)
     for block in torch.split(values, max(1, _BLOCK // max(1, values.shape[1]))):
         wide = block.double()
-        counted = (wide.abs() if two_sided else wide) >= limit
-        reached += counted.sum(0)
+        reached += (wide >= limit).sum(0)
         wide = wide - origin
         total += wide.sum(0)
         squares += wide.square_().sum(0)
@@ -412,14 +388,11 @@ def largest_standardised(
     usable: Bool[np.ndarray, " test"],
     mean: Float[np.ndarray, " test"],
     sd: Float[np.ndarray, " test"],
-    *,
-    two_sided: bool = False,
 ) -> Float[np.ndarray, " draw"]:
     """Largest value of every draw over usable tests, less its mean and over its SD."""
     chosen = slice(None) if usable.all() else torch.from_numpy(np.flatnonzero(usable))
     centre, scale = (torch.from_numpy(of_test[usable]) for of_test in (mean, sd))
     largest = []
     for block in torch.split(torch.from_numpy(null), max(1, _BLOCK // max(1, null.shape[1]))):
-        standardised = (block[:, chosen].double() - centre).div_(scale)
-        largest.append((standardised.abs_() if two_sided else standardised).amax(1))
+        largest.append((block[:, chosen].double() - centre).div_(scale).amax(1))
     return np.asarray(torch.cat(largest).numpy())

@@ -38,8 +38,8 @@ from tda_bias.types import InputError, PValue, RankBy, in_order
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.
 PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
 # Maps whose hot-spot test is made.
-TESTED = ("relative", "statistic", "location", "signed_relative")
-TESTED_TWIN = ("relative_twin", "location_twin", "signed_relative_twin")
+TESTED = ("relative", "statistic", "location")
+TESTED_TWIN = ("relative_twin", "location_twin")
 # With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
 SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
 # Probability with which the smallest effect is found.
@@ -259,8 +259,10 @@ def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) 
         stable = heads[(heads["dim"] == dim) & ~heads["unstable"]]
         row[f"S{dim}_mean_stable"] = stable["S"].mean()
         row[f"length_statistic_{dim}"] = result.length_statistic[dim]
+    twins = "relative_twin" in heads
     row["reliability"] = split_half_reliability(combined_halves(result, "relative"))
-    if "relative_twin" in heads:
+    row["reliability_location"] = reliability([result], "location_twin" if twins else "location")
+    if twins:
         row["n_twinned"] = len(result.versions.twinned)
     return row
 
@@ -282,10 +284,9 @@ def category_table(
     ``combined`` are the rows of ``combined_table`` of its groups, ``maps`` the tested maps by name.
     """
     twins = "relative_twin" in maps
-    names = (*PUBLISHED, *(["relative_twin"] if twins else []))
     grouped = combined.groupby(["layer", "head"], sort=True)
     table = grouped.agg(
-        **{f"z_{name}": (f"z_{name}", "mean") for name in names},
+        **{f"z_{name}": (f"z_{name}", "mean") for name in PUBLISHED},
         n_groups=("z_relative", "count"),
         n_unstable=("unstable", "sum"),
     ).reset_index()

@@ -401,3 +401,10 @@ def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):
     )
     assert result.category["evidence_relative"].isna().all()
     assert result.survivors(category="gender").empty
+
+
+@pytest.mark.parametrize(("twins", "rank_by"), [("auto", "evidence"), (None, "location")])
+def test_an_adjustment_of_what_is_not_ranked_is_refused(tiny, gender, twins, rank_by):
+    config = HeadBiasConfig(adjust="length", rank_by=rank_by)
+    with pytest.raises(InputError, match=f"`adjust` length .* `rank_by` {rank_by}"):
+        head_bias(tiny("gpt2"), gender, twins=twins, config=config)

@@ -19,7 +19,7 @@ from tda_bias.heads.hot_spots import (
 )
 from tda_bias.heads.resampled import max_z, random_flips, sign_flips, two_sided, version_draws
 from tda_bias.heads.tables import smallest_share
-from tests.support.grams import MadeUpGroup, in_groups, made_up_group
+from tests.support.grams import MadeUpGroup, made_up_group
 
 
 def squared(f: np.ndarray) -> float:
@@ -247,35 +247,6 @@ def test_the_family_wise_error_of_exchanged_maps_is_kept():
         smallest["dispersion"].append(np.min(hot_spots(terms).pvalue_max))
     for values in smallest.values():
         assert 0.01 < np.mean(np.array(values) <= 0.05) < 0.11
-
-
-@pytest.mark.slow
-def test_the_signed_map_is_calibrated():
-    pvalues = []
-    for seed in range(300):
-        rng = np.random.default_rng([3, seed])
-        groups = [rng.normal(size=(n, 6)) * np.arange(1, 7) for n in (7, 9)]
-        terms = [
-            (t, np.ones(len(t)), 1 - 2 * rng.integers(0, 2, size=(199, len(t)))) for t in groups
-        ]
-        pvalues.append(hot_spots(terms, direction="same").pvalue)
-    for head in range(6):
-        assert kstest(np.array(pvalues)[:, head], "uniform").pvalue > 0.001
-
-
-def test_the_signed_map_finds_one_direction_over_groups_and_not_a_changing_one():
-    rng = np.random.default_rng(0)
-    noise = [rng.normal(size=(9, 5)) for _ in range(4)]
-    alike = [t + 2.0 * (np.arange(5) == 0) for t in noise]
-    shift = 2.0 * (np.arange(5) == 0)
-    changing = [t - 2 * shift * (number % 2) for number, t in enumerate(alike)]
-
-    def signed(groups):
-        rngs = [np.random.default_rng(number) for number in range(len(groups))]
-        return hot_spots(in_groups(groups, rngs, n_resamples=499), direction="same")
-
-    assert signed(alike).pvalue_max[0] < 0.01
-    assert signed(changing).pvalue_max[0] > 0.05
 
 
 def test_max_z_of_exchanges_is_that_of_mne():
