@@ -319,7 +319,7 @@ def output(study: AblationStudy, folder: Path) -> Output:
         ],
         values={
             "model": study.record.model,
-            "unchanged": study.base,
+            "unchanged": study.record.base,
             "set_tests": study.set_tests,
             "agreement": study.agreement,
         },
@@ -334,7 +334,7 @@ def set_table(study: AblationStudy) -> Table:
     about = study.record
     columns: Columns = [
         ("outcome", lambda row: _OUTCOMES.get(row["outcome"], str(row["outcome"]))),
-        ("unchanged", lambda row: number_text(study.base.get(row["outcome"]), 3)),
+        ("unchanged", lambda row: number_text(study.record.base.get(row["outcome"]), 3)),
         ("change", "{effect:+.3f}"),
         ("random sets: mean (SD)", "{random_mean:+.3f} ({random_sd:.3f})"),
         ("percentile", "{percentile:.0f}"),

@@ -28,7 +28,7 @@ from .loading import (
 )
 from .options import Positional, command, command_line
 from .output import Output
-from .settings import BatchOption, DeviceOption, OutputSettings, Several
+from .settings import BatchOption, DeviceOption, OutputSettings, Several, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,9 +161,7 @@ def _slices(settings: EditSettings) -> Output:
     """Write chosen heads of a run for other programs."""
     from tda_bias.ablation.head_weights import export_record
 
-    others = {"how", "head", "heads", "data"} & settings.model_fields_set
-    if others:
-        raise InputError(f"`{min(others)}` goes with a model; leave it out, or --as slices")
+    refuse_options(settings, {"how", "head", "heads", "data"}, "goes with a model, not with slices")
     if settings.run is None:
         raise InputError("slices are of heads of a run; give the folder that `tdabias heads` wrote")
     refuse_file_of_a_run(settings.out, setting="out")
@@ -272,7 +270,7 @@ def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequen
     if settings.data is not None:
         return settings.data, chosen.category, ()
     source = str(record.data.source) if record.data is not None else "starter"
-    return source, chosen.category, record.setting("group", ())
+    return source, chosen.category, tuple(record.settings.get("group") or ())
 
 
 def _again(settings: EditSettings, chosen: Chosen, rule: EditRule, mean_over: str) -> str:

@@ -121,11 +121,6 @@ class AblationStudy(SavedResult):
     record: AblationRecord
 
     @property
-    def base(self) -> dict[str, float]:
-        """Summaries of the unchanged model."""
-        return self.record.base
-
-    @property
     def has_beta(self) -> bool:
         """Tell whether there were twins, and so effects on beta."""
         return "exact_beta" in self.heads
@@ -343,9 +338,10 @@ def ablation_finding(study: AblationStudy) -> Finding:
     primary = "beta" if study.has_beta else "log_odds"
     test = tests[primary]
     name = "target effect (beta)" if study.has_beta else "mean log-odds"
+    base = number_text(record.base.get(primary), 3)
     result = [
         f"Ablating the {counted(record.top, 'top head')} together changes the {name} from "
-        f"{number_text(study.base.get(primary), 3)} by {test['effect']:+.3f} nats; random heads of "
+        f"{base} by {test['effect']:+.3f} nats; random heads of "
         f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
         f"{p_text(test['p'])}).",
         *(_verdict(study, rows, end) for end in effect_ends(study)),

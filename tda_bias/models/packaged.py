@@ -52,13 +52,11 @@ def local_source(name: str) -> str:
             raise InputError(f"`model` {name} holds GGUF files: give one, as {path / files[0]}")
     if path.suffix.lower() != ".gguf" or not os.path.isfile(path):
         return name
-    content = xxhash.xxh3_128()
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise InputError(f"`model` {name} is not a GGUF file: it does not begin with GGUF")
         file.seek(0)
-        while block := file.read(1 << 24):
-            content.update(block)
+        content = hashlib.file_digest(file, xxhash.xxh3_128)
     made = f"{path.stem}-{content.hexdigest()}"
     return str(made_once(made, lambda folder: dequantise(path, folder)))
 

@@ -80,7 +80,7 @@ def test_with_twins_every_table_has_effects_on_beta(tiny, run, triples, twins):
         return float(np.mean(odds[0] - [own.mean() for own in per_triple]))
 
     base = beta(())
-    assert found.base["beta"] == pytest.approx(base, abs=1e-5)
+    assert found.record.base["beta"] == pytest.approx(base, abs=1e-5)
     assert found.record.twinned == len(triples)
     for row in found.effects.to_dict("records"):
         heads = [HeadId(*map(int, name[1:].split("H"))) for name in row["heads"].split()]
