@@ -29,6 +29,7 @@ from tda_bias.debias.experiment import (
     trained_alone,
 )
 from tda_bias.debias.learners import HeadLora
+from tda_bias.debias.protocol import RANDOM
 from tda_bias.debias.result import DebiasRecord, DebiasRun, quantity_of
 from tda_bias.debias.training import Trained
 from tda_bias.models.language_model import model_record
@@ -89,7 +90,7 @@ def run_debias(
     matched = {
         condition: [at_equal_entropy(experiment, own) for own in trained]
         for condition, trained in results.items()
-        if all(own.trajectory.values for own in trained)
+        if condition.name != RANDOM and all(own.trajectory.values for own in trained)
     }
     table = summary.conditions_table(results, groups, protocol, matched=matched)
     best, row, verdict = _judged(experiment, results, table, first)

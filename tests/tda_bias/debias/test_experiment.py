@@ -12,6 +12,7 @@ from tda_bias.debias.experiment import (
     at_equal_entropy,
     learner_of,
     matching,
+    named,
     rankings,
     run_experiment,
     trained_alone,
@@ -146,6 +147,17 @@ def test_what_is_saved_is_what_the_experiment_trained(fixed):
     np.testing.assert_array_equal(
         saved.trajectory.chosen.test.gap, first.trajectory.chosen.test.gap
     )
+
+
+@pytest.mark.parametrize("folds_run", [1, 2])
+def test_a_condition_that_is_to_be_saved_is_not_trained_again_for_it(fixed, monkeypatch, folds_run):
+    own = fixed(by=("effect",), n_random=1, folds_run=folds_run)
+    results = run_experiment(own, save=("effect", "random"))
+    monkeypatch.delattr("tda_bias.debias.experiment.train")
+    for name in ("effect", "random"):
+        condition = named(list(results), name)
+        assert trained_alone(own, condition, own.folds[-1]).trajectory.values
+    assert [len(trained) for trained in results.values()] == [folds_run] * len(results)
 
 
 def test_settings_are_chosen_by_the_validation_targets_and_saved_one_by_one(fixed):
