@@ -36,7 +36,7 @@ _SETTINGS = "risk.json"
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
+    """Content of ``risk.json``: how risks were computed.
 
     Attributes:
         x_weights_file: Where the weights of x were read.
@@ -45,7 +45,6 @@ class RiskSettings(RecordPart):
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
     x_weights_file: str | None = None
-    controls: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,6 @@ class RiskReport:
                 config=self.config,
                 x_weights=_as_saved(self.x_weights),
                 x_weights_file=None if x_weights_file is None else str(x_weights_file),
-                controls=self.controls,
             )
             writer.json(_SETTINGS, settings.model_dump())
             for name, figure in (figures or {}).items():

@@ -135,8 +135,8 @@ def curve():
 
 
 def frontier():
-    rows = [(name, 0, check, 0.1 * check, 0.2, 0.3) for name in WORDS[:2] for check in (0, 1)]
-    return pd.DataFrame(rows, columns=["condition", "draw", "check", "perplexity", "beta", "rms"])
+    rows = [(name, 0, check, 0.1 * check, 0.2) for name in WORDS[:2] for check in (0, 1)]
+    return pd.DataFrame(rows, columns=["condition", "draw", "check", "perplexity", "beta"])
 
 
 def conditions():
