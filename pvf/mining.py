@@ -157,10 +157,9 @@ def paragraphs(document: str) -> Iterator[str]:
 
 
 class Found(NamedTuple):
-    """A template in one sentence, the word before ``[Y]`` in it, and its main verb's lemma."""
+    """A template in one sentence, and its main verb's lemma."""
 
     template: str
-    connector: str
     lemma: str
 
 
@@ -185,14 +184,14 @@ def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
     found = []
     if kind == "race":
         if subject.lemma_.lower() in load_words("occupations").words and verb.pos_ != "AUX":
-            found = [Found(f"The [X], who {predicate}, is [Y]", "is", lemma)]
+            found = [Found(f"The [X], who {predicate}, is [Y]", lemma)]
     else:
         for pronoun in sentence:
             gender = _GENDER.get(pronoun.lower_)
             if gender and pronoun.i >= verb.i and _refers(pronoun, gender, verb, subject):
                 connector = _connector(pronoun.head, verb, pronoun)
                 if connector is not None:
-                    found.append(Found(f"The [X] {predicate} {connector} [Y]", connector, lemma))
+                    found.append(Found(f"The [X] {predicate} {connector} [Y]", lemma))
     return [one for one in found if _acceptable(one.template)]
 
 
@@ -326,14 +325,13 @@ def _acceptable(template: str) -> bool:
 # -- counting --------------------------------------------------------------------------------------
 
 
-class Mined(BaseModel):
+class Mined(BaseModel, extra="forbid"):
     """Counts so far; saved between documents, so that a run can go on.
 
     Attributes:
         settings: Those that the counts depend on.
         counts: Template to number of distinct sentences.
-        documents: Template to number of documents.
-        about: Template to connector, lemma and the hash of the first sentence.
+        lemmas: Template to its verb's lemma in the first sentence.
         overt: Verbs seen with an overt "that".
         seen: Hashes of paragraphs and of sentences that count once.
         done: Documents finished.
@@ -342,8 +340,7 @@ class Mined(BaseModel):
 
     settings: dict[str, Any] = {}
     counts: Counter[str] = Counter()
-    documents: Counter[str] = Counter()
-    about: dict[str, tuple[str, str, str]] = {}
+    lemmas: dict[str, str] = {}
     overt: Counter[str] = Counter()
     seen: set[str] = set()
     done: int = 0
@@ -430,30 +427,26 @@ def mine(
     for number, document in enumerate(documents):
         if number < mined.done:
             continue
-        in_document: set[str] = set()
         new = (text for text in paragraphs(document) if mined.first_time("p", text))
         for doc in pipeline.pipe(new, batch_size=_BATCH):
             for sentence in doc.sents:
                 if mined.first_time("s", sentence.text):
-                    in_document |= _counted(sentence, kind, mined)
-        mined.documents.update(in_document)
+                    _count(sentence, kind, mined)
         mined.done = number + 1
         if after_document is not None:
             after_document(mined)
     return mined
 
 
-def _counted(sentence: Span, kind: Kind, mined: Mined) -> set[str]:
-    """The templates of a new sentence, which is counted."""
+def _count(sentence: Span, kind: Kind, mined: Mined) -> None:
+    """Count a new sentence and its templates."""
     mined.sentences += 1
     for token in sentence:
         if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
             mined.overt[token.head.head.lemma_.lower()] += 1
-    found = {one.template: one for one in mine_sentence(sentence, kind)}
-    for template, one in found.items():
+    for template, lemma in dict.fromkeys(mine_sentence(sentence, kind)):
         mined.counts[template] += 1
-        mined.about.setdefault(template, (one.connector, one.lemma, _mark(sentence.text)))
-    return set(found)
+        mined.lemmas.setdefault(template, lemma)
 
 
 def mined_table(mined: Mined, *, min_count: int = 2) -> pd.DataFrame:
@@ -463,15 +456,14 @@ def mined_table(mined: Mined, *, min_count: int = 2) -> pd.DataFrame:
     corpus; no word of the sentences is kept but those of the template.
 
     Returns:
-        Columns ``template count n_docs connector example``, the last the hash of a sentence.
+        Columns ``template count``.
     """
     reporting = set(lexicon()["reporting_verbs"])
     rows = []
     for template, count in mined.counts.items():
-        connector, lemma, example = mined.about[template]
-        licensed = connector != "that" or lemma in reporting or mined.overt[lemma] > 0
-        if licensed and count >= min_count:
-            rows.append((template, count, mined.documents[template], connector, example))
-    columns = ["template", "count", "n_docs", "connector", "example"]
-    table = pd.DataFrame(rows, columns=columns)
+        lemma = mined.lemmas[template]
+        takes_that = lemma in reporting or mined.overt[lemma] > 0
+        if count >= min_count and (takes_that or not template.endswith(" that [Y]")):
+            rows.append((template, count))
+    table = pd.DataFrame(rows, columns=["template", "count"])
     return table.sort_values(["count", "template"], ascending=[False, True], ignore_index=True)

@@ -40,7 +40,7 @@ def published() -> dict[str, Any]:
 def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
     """A table of the PVF papers: published rows, and ours marked so.
 
-    Reports are by the model's name, each measured as the papers did (``unlike_the_papers``);
+    Reports are by the name of their row, each measured as the papers did (``unlike_the_papers``);
     ``table`` is a key of ``published()["risk"]["tables"]``.
     """
     risk = published()["risk"]
@@ -50,7 +50,8 @@ def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
     ]
     for name, report in reports.items():
         ours = {key: getattr(report.risk, key) for key in ("R", "R_p", "R_v")}
-        rows.append({"model": name, **ours, "from": "here", "the same as": paper_name(name)})
+        same = paper_name(report.model)
+        rows.append({"model": name, **ours, "from": "here", "the same as": same})
     risks = pd.DataFrame(rows)
     return risks.sort_values("R", ascending=False, kind="stable").reset_index(drop=True)
 
@@ -83,6 +84,7 @@ def paper_name(model: str) -> str:
 def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
     """Write the papers' tables of risk beside those of every run of ``tdabias pvf``.
 
+    A row of this tool has the name of its model, or of its folder where several are of one model.
     ``left_out`` is called with a line about each run that no published table can be compared with.
 
     Returns:
@@ -92,15 +94,15 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
     written = 0
     for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
         file = "risk_" + name.replace(",", "").replace(" ", "_")
-        beside = {}
+        alike = []
         for run in pvf:
             if run.record_as(PreferencesRecord).words.y.name != name:
                 continue
-            report = run.load(load_report)
-            if reasons := unlike_the_papers(report, name):
+            if reasons := unlike_the_papers(run.load(load_report), name):
                 left_out(f"{run.folder} in {file}: {'; '.join(reasons)}")
             else:
-                beside[run.model] = report
+                alike.append(run)
+        beside = {row: run.load(load_report) for row, run in named_apart(alike).items()}
         caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if beside else "")
         write_table(out, file, risk_table(beside, name), caption)
         written += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -29,15 +28,12 @@ _MOST_NAMES = 8
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
 
 
-def plot_signed_means(
-    reports: Mapping[str, RiskReport], *, ax: Axes | None = None, label: int = 5
-) -> Axes:
+def plot_signed_means(reports: Mapping[str, RiskReport], *, ax: Axes, label: int = 5) -> Axes:
     """Box per model of the mean stereotype over templates, one point per x.
 
     Positive values lean to the first class. Where one model is drawn, the ``label`` (at most 8)
     most extreme x on each side are named. Source: [BVF] figure 5.
     """
-    ax = ax or _axes()
     first = next(iter(reports.values()))
     values = [report.risk.mean_s[:, 0] for report in reports.values()]
     ax.axhline(0, color=GREY, linewidth=0.8)
@@ -77,15 +73,12 @@ def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
     ax.set_xlim(0.6, 2.0)
 
 
-def plot_distribution(
-    report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes | None = None
-) -> Axes:
+def plot_distribution(report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes) -> Axes:
     """Histogram over x of r, r_p or r_v, with a normal fit for r and r_p, a spline for r_v.
 
     Source: [BVF] figures 10 and 16; the normal by maximum likelihood, the spline smoothed by
     generalised cross-validation.
     """
-    ax = ax or _axes()
     values = getattr(report.risk, quantity)
     counts, edges, _ = ax.hist(values, bins=25, color=BLUE, alpha=0.75)
     ax.axvline(values.mean(), color=ORANGE, label=f"mean {values.mean():.3f}")
@@ -105,7 +98,7 @@ def plot_distribution(
     return ax
 
 
-def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes) -> Axes:
     """Heat map of the preference for the first class: chosen x by templates.
 
     Raises:
@@ -113,7 +106,6 @@ def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes | N
 
     Source: [BVF] figure 11.
     """
-    ax = ax or _axes(width=6.5)
     for word in x:
         if word not in preferences.x:
             raise InputError(f"{word!r} was not read; read were {', '.join(preferences.x[:5])}")
@@ -137,9 +129,8 @@ def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes | N
     return ax
 
 
-def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
+def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
-    ax = ax or _axes()
     sizes = {n: r.preferences.record.model.parameters or np.nan for n, r in reports.items()}
     names = sorted(reports, key=lambda name: np.nan_to_num(sizes[name], nan=np.inf))
     x = np.array([sizes[name] for name in names])
@@ -154,9 +145,8 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
     return ax
 
 
-def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
+def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
-    ax = ax or _axes(width=3.6)
     x = np.arange(2)  # Side by side, so that no interval covers another.
     _with_intervals(ax, (x - 0.03, x + 0.03), (before, after))
     ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
@@ -189,7 +179,7 @@ def plot_regression(
     factor: str,
     *,
     response: Quantity = "r",
-    ax: Axes | None = None,
+    ax: Axes,
 ) -> Axes:
     """Response against one factor: points sized by weight, both lines, a prediction band.
 
@@ -199,7 +189,6 @@ def plot_regression(
     """
     import statsmodels.api as sm
 
-    ax = ax or _axes()
     if WEIGHT in factors:
         factors = factors[factors[WEIGHT] > 0]
     measured = by_x.set_index("x")[response]
@@ -288,7 +277,3 @@ def _counted(report: RiskReport) -> str:
     n = report.controls
     words, templates = counted(n["x"], "word"), counted(n["templates"], "template")
     return f"{words}, {templates} ({n['n_effective_contexts']:.1f} effective)"
-
-
-def _axes(width: float = 4.8) -> Axes:
-    return plt.subplots(figsize=(width, 3.6), layout="constrained")[1]

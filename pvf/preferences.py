@@ -75,12 +75,10 @@ class PreferencesRecord(RunRecord):
     """Everything needed to read the same preferences again.
 
     Attributes:
-        kind: Of language model.
-        prompts: Number, tokens and hash of the prompts, and how they were run.
+        prompts: Number, tokens and hash of the prompts.
     """
 
     command: str = "pvf"
-    kind: str | None = None
     read_config: ScoreConfig | None = None
     words: WordsRecord
     read: ReadRecord

@@ -6,8 +6,6 @@ A word's probability is the product over its tokens. What prompts and words shar
 
 from __future__ import annotations
 
-import json
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +35,6 @@ from tda_bias.models.requests import (
     Request,
     as_trees,
     gap_sources,
-    gap_token,
     mask_token,
     require_kind,
 )
@@ -45,7 +42,6 @@ from tda_bias.models.scoring import Scorer
 from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
 from tda_bias.types import InputError, Progress
 
-_log = logging.getLogger(__name__)
 # Words x that are saved together: a killed run loses no more than these.
 _WORDS = 32
 # A row of a forward pass holds prompts of one word and what may follow them, up to so many tokens:
@@ -75,8 +71,6 @@ def score_preferences(
     """
     config = config or ScoreConfig()
     listed = _readable(model, config, templates, classes)
-    if listed.skipped:
-        _log.info("%d words are not read: %s", len(listed.skipped), ", ".join(listed.skipped))
     weights = model.weight_hash()
     # Everything that saved probabilities depend on, beside words and templates.
     identity = {
@@ -100,11 +94,8 @@ def score_preferences(
         for first in range(0, len(words.words), _WORDS)
     ]
     arrays: list[Mapping[str, np.ndarray]] = []
-    notes: dict[str, list[Any]] = {}
     for part, read in zip(blocks, kept.each(blocks), strict=True):
         arrays.append(read)
-        for name, note in json.loads(str(read["notes"])).items():
-            notes.setdefault(name, []).append(note)
         done += int(part.cost) * len(templates)
         moved(done)
     log_prob, continued = (
@@ -113,7 +104,6 @@ def score_preferences(
     inputs = _inputs(model, words.words, templates)
     record = PreferencesRecord(
         model=model_record(model, weights=weights),
-        kind=model.kind,
         read_config=config,
         words=WordsRecord(
             x=SourceRecord(name=words.name, source=words.source),
@@ -133,8 +123,6 @@ def score_preferences(
             "number": len(inputs),
             "tokens": sum(map(len, inputs)),
             "hash": texts_hash([(ids,) for ids in inputs]),
-            # Where blocks were run in different ways, all of them.
-            **{k: v[0] if len({*v}) == 1 else [*dict.fromkeys(v)] for k, v in notes.items()},
         },
     )
     return Preferences(log_prob, continued, record)
@@ -214,11 +202,8 @@ class _Reader:
 
     def read(self, words: Sequence[str], progress: Progress) -> dict[str, np.ndarray]:
         """Log-probabilities of a block as they are saved."""
-        notes: dict[str, Any] = {}
-        if self.model.kind == "masked":
-            values = self._at_masks(words, progress)
-        else:
-            values, notes = self._after_prompts(words, progress)
+        read = self._at_masks if self.model.kind == "masked" else self._after_prompts
+        values = read(words, progress)
         if not np.isfinite(values).all():
             raise InputError(
                 f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
@@ -228,13 +213,12 @@ class _Reader:
         return {
             "log_prob": log_prob.reshape(shape),
             "continued": continued.reshape(shape),
-            "notes": np.array(json.dumps(notes)),
         }
 
     def _after_prompts(
         self, words: Sequence[str], progress: Progress
-    ) -> tuple[Float[np.ndarray, "prompt token"], dict[str, Any]]:
-        """Tokens of all words from left to right after the text before the slot, and how."""
+    ) -> Float[np.ndarray, "prompt token"]:
+        """Tokens of all words from left to right after the text before the slot."""
         model, forms = self.model, self.listed.tokens
         texts = _prompts(words, self.templates)
         prompts = prompt_ids(model, words, self.templates)
@@ -263,12 +247,7 @@ class _Reader:
         scorer = Scorer(model, batch_size=self.batch_size, texts_per_tree=together)
         trees, sources = as_trees(model, requests)
         values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
-        notes: dict[str, Any] = {}
-        if model.kind == "causal":
-            notes = {"share_prefix": scorer.packed, "share_prefix_check": scorer.why}
-        elif model.kind == "seq2seq":
-            notes = {"gap": gap_token(model)}
-        return values.reshape(len(prompts), -1), notes
+        return values.reshape(len(prompts), -1)
 
     def _at_masks(
         self, words: Sequence[str], progress: Progress

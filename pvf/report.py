@@ -16,12 +16,9 @@ from pvf.preferences import Preferences, PreferencesRecord
 from pvf.risk import (
     Risk,
     decompose,
-    describe,
     finite_context_null,
-    normal_fit,
     reference_models,
     risk_intervals,
-    weighted_quantiles,
     x_intervals,
 )
 from tda_bias.runs.files import RECORD
@@ -39,7 +36,7 @@ _SETTINGS = "risk.json"
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
+    """Content of ``risk.json``: how risks were computed.
 
     Attributes:
         x_weights_file: Where the weights of x were read.
@@ -48,7 +45,6 @@ class RiskSettings(RecordPart):
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
     x_weights_file: str | None = None
-    controls: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,11 @@ class RiskReport:
 
     Attributes:
         by_x: One row per x: ``r r_p r_v`` with intervals over templates, the signed mean stereotype
-            ``s_CLASS`` of each class, the distribution of that of the first class over templates
-            (``sd share_positive q05 ... q95``), mean union mass and weight.
+            ``s_CLASS`` of each class, mean union mass and weight.
         summary: R, R_p and R_v of the model with intervals, of its pronouns alone where there are
             any, and of the reference models.
         variants: The same quantities under the other choices of the papers and their code, one at
             a time.
-        fits: Normal fits of r_p and r_v over x.
         controls: What must be read beside the numbers.
         x_weights: Weight of each x as it was given; None for uniform ones.
     """
@@ -74,7 +68,6 @@ class RiskReport:
     by_x: pd.DataFrame
     summary: pd.DataFrame
     variants: pd.DataFrame
-    fits: pd.DataFrame
     controls: dict[str, Any]
     x_weights: np.ndarray | None = None
 
@@ -143,13 +136,12 @@ class RiskReport:
         else:
             self.preferences.save(folder)
         with adding_to_run(folder) as writer:
-            for name in ("by_x", "summary", "variants", "fits"):
+            for name in ("by_x", "summary", "variants"):
                 writer.table(f"{name}.csv", getattr(self, name))
             settings = RiskSettings(
                 config=self.config,
                 x_weights=_as_saved(self.x_weights),
                 x_weights_file=None if x_weights_file is None else str(x_weights_file),
-                controls=self.controls,
             )
             writer.json(_SETTINGS, settings.model_dump())
             for name, figure in (figures or {}).items():
@@ -229,10 +221,6 @@ def risk_report(
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
         variants=_variants(preferences, risk, x_weights),
-        fits=pd.DataFrame(
-            {"quantity": name, **normal_fit(values, rng=np.random.default_rng([config.seed, 3]))}
-            for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v))
-        ),
         controls=_controls(preferences, risk),
         x_weights=x_weights,
     )
@@ -255,7 +243,6 @@ def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFr
     for number, label in enumerate(preferences.classes):
         table[f"s_{label}"] = risk.mean_s[:, number]
     table["toward"] = [preferences.classes[number] for number in np.argmax(risk.mean_s, axis=1)]
-    table = pd.concat([table, describe(risk.s[..., 0], risk.context_weights)], axis=1)
     table["union_mass"] = preferences.by_class().union_mass @ risk.context_weights
     table["x_weight"] = risk.x_weights
     tokens = preferences.record.words.tokens_of_x
@@ -328,7 +315,8 @@ def _variants(preferences: Preferences, risk: Risk, x_weights: np.ndarray | None
 
 def _controls(preferences: Preferences, risk: Risk) -> dict[str, Any]:
     mass = preferences.by_class().union_mass.reshape(-1)
-    low, middle, high = weighted_quantiles(mass, np.ones(len(mass)), (0.05, 0.5, 0.95))
+    # The smallest mass at or below which that share of the prompts lies.
+    low, middle, high = np.quantile(mass, (0.05, 0.5, 0.95), method="inverted_cdf")
     words = preferences.record.words
     return {
         "templates": len(preferences.templates),

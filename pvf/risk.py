@@ -16,22 +16,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
-from scipy import stats
 
 from tda_bias.stats.clusters import cluster_mean, jackknife_mean
 from tda_bias.types import InputError
 
 Criterion = Literal["linf", "l2", "l1"]
 _ORDERS: dict[Criterion, float] = {"linf": np.inf, "l2": 2, "l1": 1}
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # A preference may be off from summing to 1 by this: float32 probabilities, renormalised.
 _SUM_TOLERANCE = 1e-5
 # What is smaller is rounding.
 _ROUNDING = 1e-13
-# Draws of a model without prejudice, and of the bootstrap of a normal fit.
-_NULL_DRAWS, _FIT_DRAWS = 10_000, 999
+# Draws of a model without prejudice.
+_NULL_DRAWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -263,65 +260,3 @@ def _without_each(
     mean_s = (weighted_s.sum(1, keepdims=True) - weighted_s) / rest[:, None]
     r_p = positive_norm(mean_s)
     return w, np.stack([r.T, r_p.T, _volatility(r, r_p).T])
-
-
-# -- distributions ---------------------------------------------------------------------------------
-
-
-def weighted_quantiles(
-    values: Float[np.ndarray, " n"],
-    weights: Float[np.ndarray, " n"],
-    levels: tuple[float, ...] = _QUANTILES,
-) -> Float[np.ndarray, " level"]:
-    """The smallest value at or below which at least the given weight lies."""
-    return np.asarray(np.quantile(values, levels, weights=weights, method="inverted_cdf"))
-
-
-def describe(
-    s: Float[np.ndarray, "x context"], weights: Float[np.ndarray, " context"]
-) -> pd.DataFrame:
-    """Weighted distribution over contexts, one row per x.
-
-    Returns:
-        Columns ``sd share_positive`` and one per quantile, ``q05`` to ``q95``.
-
-    Source: [BVF] section 3.3.
-    """
-    rows = []
-    for values in s:
-        sd = float(np.sqrt(((values - values @ weights) ** 2) @ weights))
-        row = {"sd": sd, "share_positive": float(weights[values > 0].sum())}
-        for level, quantile in zip(_QUANTILES, weighted_quantiles(values, weights), strict=True):
-            row[f"q{round(100 * level):02d}"] = quantile
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def normal_fit(values: Float[np.ndarray, " x"], *, rng: np.random.Generator) -> dict[str, float]:
-    """A normal distribution fitted by maximum likelihood, and how well it fits.
-
-    Returns:
-        ``mean``, ``sd`` (divided by n), ``skew`` and ``excess_kurtosis`` (0 if normal); ``ks``, the
-        largest distance of the distribution functions, and ``ks_p`` by parametric bootstrap with
-        parameters estimated anew in each draw (Lilliefors); ``shapiro_w`` and ``shapiro_p``.
-        Nothing for fewer than 3 values, or where all are the same.
-
-    Source: [BVF] figures 10 and 16.
-    """
-    if len(values) < 3 or np.ptp(values) == 0:
-        return {}
-    fit = stats.goodness_of_fit(
-        stats.norm, values, statistic="ks", n_mc_samples=_FIT_DRAWS, rng=rng
-    )
-    mean, sd = float(values.mean()), float(values.std())
-    shapiro = stats.shapiro(values)
-    return {
-        "mean": mean,
-        "sd": sd,
-        "skew": float(stats.skew(values)),
-        "excess_kurtosis": float(stats.kurtosis(values)),
-        "ks": float(stats.ks_1samp(values, stats.norm(mean, sd).cdf).statistic),
-        "ks_p": float(fit.pvalue),
-        "shapiro_w": float(shapiro.statistic),
-        "shapiro_p": float(shapiro.pvalue),
-    }

@@ -15,6 +15,7 @@ from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
 from tda_bias.heads.items import example_pattern
 from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
+from tda_bias.models.scoring import Scorer
 from tda_bias.types import Triple
 from tests.support.answers import made_up_answers
 from tests.support.models import tiny_hf_model
@@ -33,6 +34,19 @@ def no_data_by_itself(monkeypatch):
     """Commands read data of the environment too: a test gives it itself, or sets the name."""
     for name in ("TDABIAS_STEREOSET", "TDABIAS_PAIRS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def scorers(monkeypatch):
+    """What reads log-probabilities during a test, in the order in which it was made."""
+    made, begin = [], Scorer.__init__
+
+    def remembered(self, *given, **options):
+        made.append(self)
+        begin(self, *given, **options)
+
+    monkeypatch.setattr(Scorer, "__init__", remembered)
+    return made
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from pydantic import Field
 
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RunRecord
@@ -19,7 +17,6 @@ from tda_bias.runs.result import Recorded, writing_run
 from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError
-from unqover.config import AskConfig
 from unqover.questions import DesignRecord
 
 _FILE = "answers.parquet"
@@ -35,20 +32,15 @@ class AnswersRecord(RunRecord):
     """Everything needed to ask the same questions again.
 
     Attributes:
-        kind: Of language model.
         ask: How it was asked.
         tokens: By template, tokens of every subject's name.
-        notes: How texts were run.
     """
 
     command: str = "unqover"
-    kind: str | None = None
     ask: str
-    ask_config: AskConfig | None = None
     design: DesignRecord
     questions: int
     tokens: tuple[tuple[int, ...], ...]
-    notes: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

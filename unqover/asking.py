@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -57,14 +57,13 @@ def ask_questions(
     """
     config = config or AskConfig()
     how = _way_to_ask(model, config)
-    notes: dict[str, Any] = {}
     ask: Ask
     if how == "span":
         ask = partial(_point_at_answers, model, config.batch_size)
     elif how == "mask":
         ask = partial(_fill_masks, model, config.batch_size)
     else:
-        ask = ContinuationAsker(model, config.batch_size, how, notes).ask
+        ask = ContinuationAsker(model, config.batch_size, how).ask
     weights = model.weight_hash()
     # Everything that answers depend on, beside their texts.
     identity = {"model": model.name, "weights": weights, "dtype": model.dtype_name, "ask": how}
@@ -99,13 +98,10 @@ def ask_questions(
             progress(done, 2 * n_pairs * n_templates)
     record = AnswersRecord(
         model=model_record(model, weights=weights),
-        kind=model.kind,
         ask=how,
-        ask_config=config,
         design=design.record,
         questions=design.n_questions,
         tokens=tuple(map(tuple, n_tokens.tolist())),
-        notes=notes,
     )
     return Answers(design.first, design.second, log_prob, mass, record)
 
@@ -236,14 +232,11 @@ class ContinuationAsker:
 
     All texts of an instance are read together: what they share is run once.
 
-    ``how`` is ``cloze`` or ``question``; ``notes`` gets an entry on whether texts shared their
-    beginnings, and why.
+    ``how`` is ``cloze`` or ``question``.
     """
 
-    def __init__(
-        self, model: LanguageModel, batch_size: int, how: str, notes: dict[str, Any]
-    ) -> None:
-        self._model, self._batch_size, self._how, self._notes = model, batch_size, how, notes
+    def __init__(self, model: LanguageModel, batch_size: int, how: str) -> None:
+        self._model, self._batch_size, self._how = model, batch_size, how
         self._scorer: Scorer | None = None
 
     def ask(self, instances: Sequence[Instance]) -> Asked:
@@ -265,10 +258,6 @@ class ContinuationAsker:
             together = max(1, round(max(map(len, trees)) / length))
             self._scorer = Scorer(self._model, batch_size=self._batch_size, texts_per_tree=together)
         values = np.concatenate(self._scorer.log_probs(trees))
-        self._notes |= {
-            "share_prefix": self._scorer.packed,
-            "share_prefix_check": self._scorer.why,
-        }
         n_named = np.array([text.named_to - text.start for text in texts])
         of_texts = np.split(values, np.cumsum([len(text.ids) - text.start for text in texts])[:-1])
         whole = np.array([own.sum() for own in of_texts])

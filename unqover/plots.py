@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -23,7 +22,7 @@ _MOST_BARS = 24
 _Q = 0.05
 
 
-def plot_heat_map(report: Report, *, ax: Axes | None = None) -> Axes:
+def plot_heat_map(report: Report, *, ax: Axes) -> Axes:
     """Gamma of every subject on every attribute; of kinds where attributes are sensitive.
 
     Red: preferred for it over the subjects it was compared with; blue: the others are. Groups of
@@ -37,7 +36,6 @@ def plot_heat_map(report: Report, *, ax: Axes | None = None) -> Axes:
         ranked = _of_first_factor(report).sort_values("gamma", kind="stable")
         ranked = ranked[ranked["group"] == answers.asked.levels[0][0]]
         wide = wide[[name for name in ranked["attribute"] if name in wide.columns]]
-    ax = ax or plt.subplots(layout="constrained")[1]
     most = float(np.nanmax(np.abs(wide.to_numpy()))) or 1.0
     image = ax.imshow(wide, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
     ax.set_xticks(range(wide.shape[1]), wide.columns, rotation=90, fontsize="small")
@@ -86,7 +84,7 @@ def _mark_survivors(ax: Axes, report: Report, wide: pd.DataFrame) -> None:
     )
 
 
-def plot_attributes(report: Report, *, ax: Axes | None = None) -> Axes:
+def plot_attributes(report: Report, *, ax: Axes) -> Axes:
     """Attributes ranked by the first group's gamma, with intervals; pale where q is .05 or more."""
     table = _of_first_factor(report)
     name = str(table["group"].iloc[0])
@@ -94,7 +92,6 @@ def plot_attributes(report: Report, *, ax: Axes | None = None) -> Axes:
     rows = (by_kind(rows) if _sensitive(report) else rows).sort_values("gamma")
     if len(rows) > _MOST_BARS:
         rows = pd.concat([rows.head(_MOST_BARS // 2), rows.tail(_MOST_BARS // 2)])
-    ax = ax or plt.subplots(layout="constrained")[1]
     place = np.arange(len(rows))
     colour = np.where(rows["gamma"] > 0, ORANGE, BLUE)
     bars = ax.barh(place, rows["gamma"], color=colour, alpha=0.75, height=0.7)
@@ -116,7 +113,7 @@ def plot_attributes(report: Report, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_interaction(report: Report, *, ax: Axes | None = None) -> Axes:
+def plot_interaction(report: Report, *, ax: Axes) -> Axes:
     """Gamma of every combination of two factors: parallel lines do not interact.
 
     It is drawn of the attribute with the largest interaction. Where ``report.joint`` is empty,
@@ -126,7 +123,6 @@ def plot_interaction(report: Report, *, ax: Axes | None = None) -> Axes:
     names, gamma, _ = cells_of(answers, comparative(scores(answers.log_prob, "two_way")).C)
     assert gamma is not None
     number = int(np.abs(factorial(gamma).interaction).max((0, 1)).argmax())
-    ax = ax or plt.subplots(layout="constrained")[1]
     cells = gamma[:, :, number]
     order = np.argsort(cells.mean(1))
     styles = [(ORANGE, "o", "-"), (BLUE, "s", "--"), (GREEN, "^", ":"), (GREY, "D", "-.")]

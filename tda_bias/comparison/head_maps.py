@@ -20,7 +20,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.stats.resampling import benjamini_hochberg, chance_correlation, generator, holm
+from tda_bias.stats.resampling import chance_correlation, generator, holm
 from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
@@ -63,7 +63,7 @@ _AGREEMENT = {"over": str, "n": int, **dict.fromkeys(_CHANCE, float)}
 _LAYERS = {"model": str, "layer": int, "depth": float, "value": float}
 _HEADS = {
     **dict.fromkeys(("layer", "head"), int),
-    **dict.fromkeys(("before", "after", "change", "noise", "z", "p", "p_holm", "q"), float),
+    **dict.fromkeys(("before", "after", "change", "noise", "z", "p", "p_holm"), float),
 }
 
 
@@ -197,7 +197,6 @@ def _moved(before: _Map, after: _Map) -> pd.DataFrame:
             "z": z,
             "p": p,
             "p_holm": holm(p),
-            "q": benjamini_hochberg(p),
         }
     )
 

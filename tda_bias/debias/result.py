@@ -16,10 +16,7 @@ _CONDITIONS = {
     **{name: str for name in ("condition", "how", "guard")}, "heads": int,
     **{name: float for name in ("before", "beta", "rms", "perplexity", "p")},
 }  # fmt: skip
-_FRONTIER = {
-    "condition": str, "draw": int, "check": int,
-    **{name: float for name in ("perplexity", "beta", "rms")},
-}  # fmt: skip
+_FRONTIER = {"condition": str, "draw": int, "check": int, "perplexity": float, "beta": float}
 _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
 
 

@@ -233,7 +233,7 @@ def frontier_table(results: Results) -> pd.DataFrame:
 
     Returns:
         Columns ``condition draw check perplexity`` (change in percent on the watched
-        passages, mean over folds), and over the items of all test targets ``beta rms lms``.
+        passages, mean over folds), and ``beta`` over the items of all test targets.
     """
     rows = []
     for condition, trained in results.items():
@@ -249,8 +249,6 @@ def frontier_table(results: Results) -> pd.DataFrame:
                     "check": number,
                     "perplexity": 100 * float(np.mean(lost)),
                     "beta": float(answers.gap.mean()),
-                    "rms": _rms(answers.gap),
-                    "lms": 100 * float(answers.language.mean()),
                 }
             )
     return pd.DataFrame(rows)

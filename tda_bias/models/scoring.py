@@ -80,7 +80,6 @@ class Scorer:
 
     Attributes:
         packed: Whether trees are run as rows; known after the first ``plan`` or reading.
-        why: How that was decided, for the record.
 
     Raises:
         InputError: if the model has no language-model head.
@@ -96,7 +95,6 @@ class Scorer:
     ) -> None:
         model.require_language_head()
         self.packed = False
-        self.why = ""
         self._model = model
         self._batch_size = batch_size
         self._texts_per_tree = texts_per_tree
@@ -263,12 +261,11 @@ class Scorer:
         window = _attention_window(self._model)
         if window is not None and max(length) > window:
             self.packed = False
-            self.why = f"a text is longer than the attention window of {window} tokens"
         else:
             largest = max(range(len(trees)), key=lambda i: (len(trees[i]), length[i], -i))
             longest = max(range(len(trees)), key=lambda i: (length[i], len(trees[i]), -i))
             tried = [trees[i] for i in sorted({largest, longest})]
-            self.packed, self.why = _packing(self._model, tried)
+            self.packed = _can_pack(self._model, tried)
         self._may_share = self.packed
 
     def _batches(self, rows: Sequence[TokenTree], widths: list[int]) -> Iterator[list[int]]:
@@ -360,8 +357,8 @@ def _as_pass(model: LanguageModel, inputs: dict[str, Any], rows: Rows, grid: Gri
 # -- causal models: trees as rows ------------------------------------------------------------------
 
 
-def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, str]:
-    """Try if trees as rows give what their paths give; with how that was found out."""
+def _can_pack(model: LanguageModel, trees: Sequence[TokenTree]) -> bool:
+    """Try if trees as rows give what their paths give; some models do not take such rows."""
     difference = 0.0
     for tree in trees:
         alone = Scorer(model, batch_size=len(tree), share_prefix=False)
@@ -372,10 +369,10 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
             (together,) = _run(model, row)
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
-            return False, f"the model does not take a tree as one row ({type(error).__name__})"
+        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+            return False
         difference = max(difference, float(np.abs(together - separate).max()))
-    return difference <= _allowed(model), f"log-probabilities differ by {difference:.2g}"
+    return difference <= _allowed(model)
 
 
 def _allowed(model: LanguageModel) -> float:

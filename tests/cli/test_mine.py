@@ -26,7 +26,7 @@ def test_mining_writes_templates(corpus, tmp_path, capsys):
     command = ["pvf", "mine", str(corpus), *PIPELINE]
     assert run([*command, "--out", str(out)]) == 0
     assert "1 template" in capsys.readouterr().out
-    assert out.read_text().splitlines()[1].startswith("The [X] said that [Y],2,2,that,")
+    assert out.read_text().splitlines()[1] == "The [X] said that [Y],2"
     assert run([*command, "--out", str(out), "--seed", "4"]) == 2
     assert "other settings" in capsys.readouterr().err
     assert run([*command, "--out", str(out), "--seed", "4", "--no-resume"]) == 0
@@ -48,4 +48,4 @@ def test_a_corpus_with_another_content_is_not_taken_for_the_one_that_was_mined(
     assert "another content of the corpus" in capsys.readouterr().err
     assert out.read_bytes() == before
     assert run([*command, "--no-resume"]) == 0
-    assert out.read_text().splitlines()[1].startswith("The [X] knew that [Y],2,2,that,")
+    assert out.read_text().splitlines()[1] == "The [X] knew that [Y],2"

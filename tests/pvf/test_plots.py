@@ -1,7 +1,7 @@
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from pvf import plots
 from pvf.report import risk_report
@@ -15,14 +15,12 @@ def reports():
     return {f"m{i}": risk_report(made_up(i, n_x=30)) for i in range(2)}
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
+def axes():
+    return Figure().subplots()
 
 
 def test_the_box_plot_shows_every_x_of_every_model(reports):
-    ax = plots.plot_signed_means(reports)
+    ax = plots.plot_signed_means(reports, ax=axes())
     points = [c.get_offsets()[:, 1] for c in ax.collections]
     for shown, report in zip(points, reports.values(), strict=True):
         np.testing.assert_allclose(shown, report.risk.mean_s[:, 0])
@@ -30,7 +28,7 @@ def test_the_box_plot_shows_every_x_of_every_model(reports):
 
 
 def test_one_model_gets_the_names_of_its_extremes(reports):
-    ax = plots.plot_signed_means({"m0": reports["m0"]}, label=2)
+    ax = plots.plot_signed_means({"m0": reports["m0"]}, label=2, ax=axes())
     order = np.argsort(reports["m0"].risk.mean_s[:, 0])
     expected = {f"job{i}" for i in (*order[:2], *order[-2:])}
     assert {text.get_text() for text in ax.texts} == expected
@@ -38,7 +36,7 @@ def test_one_model_gets_the_names_of_its_extremes(reports):
 
 def test_the_histogram_counts_every_x(reports):
     for quantity in ("r", "r_p", "r_v"):
-        ax = plots.plot_distribution(reports["m0"], quantity=quantity)
+        ax = plots.plot_distribution(reports["m0"], quantity=quantity, ax=axes())
         assert sum(bar.get_height() for bar in ax.patches) == 30
         labels = [line.get_label() for line in ax.lines]
         assert ("spline" if quantity == "r_v" else "normal fit") in labels
@@ -46,18 +44,18 @@ def test_the_histogram_counts_every_x(reports):
 
 def test_the_heat_map_shows_the_preferences_of_the_class(reports):
     preferences = reports["m0"].preferences
-    ax = plots.plot_preferences(preferences, ["job3", "job1"])
+    ax = plots.plot_preferences(preferences, ["job3", "job1"], ax=axes())
     np.testing.assert_allclose(ax.images[0].get_array(), preferences.by_class().p[[3, 1], :, 0])
     with pytest.raises(InputError, match="'job99' was not read; read were job0"):
-        plots.plot_preferences(preferences, ["job99"])
+        plots.plot_preferences(preferences, ["job99"], ax=axes())
 
 
 def test_change_and_size_show_measured_values(reports):
     first, second = reports.values()
-    ax = plots.plot_change(first, second)
+    ax = plots.plot_change(first, second, ax=axes())
     lines = {container.get_label(): container.lines[0] for container in ax.containers}
     np.testing.assert_allclose(lines["R_p"].get_ydata(), [first.risk.R_p, second.risk.R_p])
-    ax = plots.plot_against_size(reports)
+    ax = plots.plot_against_size(reports, ax=axes())
     lines = {container.get_label(): container.lines[0] for container in ax.containers}
     np.testing.assert_allclose(lines["R_v"].get_xdata(), [10, 11])
     np.testing.assert_allclose(lines["R_v"].get_ydata(), [first.risk.R_v, second.risk.R_v])
@@ -67,7 +65,8 @@ def test_the_regression_plot_draws_both_lines(reports):
     by_x = reports["m0"].by_x
     generator = np.random.default_rng(0)
     table = pd.DataFrame({"pay": generator.normal(size=30)}, index=by_x["x"])
-    ax = plots.plot_regression(by_x, table.assign(weight=generator.uniform(1, 5, 30)), "pay")
+    weighted = table.assign(weight=generator.uniform(1, 5, 30))
+    ax = plots.plot_regression(by_x, weighted, "pay", ax=axes())
     ols = ax.lines[0]
     slope, intercept = np.polyfit(table["pay"], by_x["r"], 1)
     np.testing.assert_allclose(ols.get_ydata(), intercept + slope * ols.get_xdata())
@@ -78,7 +77,7 @@ def test_the_regression_plot_leaves_out_words_of_weight_0_like_the_table(reports
     by_x = reports["m0"].by_x
     factors = pd.DataFrame({"pay": np.arange(30.0) ** 2, "weight": 1.0}, index=by_x["x"])
     factors.loc[by_x["x"][20:], "weight"] = 0
-    ax = plots.plot_regression(by_x, factors, "pay")
+    ax = plots.plot_regression(by_x, factors, "pay", ax=axes())
     table = regressions(by_x, factors).set_index("fit")
     for line, fit in zip(ax.lines, ("OLS", "WLS"), strict=True):
         drawn = np.ptp(line.get_ydata()) / np.ptp(line.get_xdata())

@@ -39,14 +39,14 @@ def causal_word_prob(model, prompt, word, longer=()):
 
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_causal_probabilities_follow_the_chain_rule(
-    tiny_lm, kind, some_words, some_templates, some_classes
+    tiny_lm, kind, some_words, some_templates, some_classes, scorers
 ):
     model = tiny_lm(kind)
     assert [len(own_tokens(model.tokenizer, w)) for w in ("he", "she", "man")] == [1, 1, 1]
     assert own_tokens(model.tokenizer, "heiress")[:1] == own_tokens(model.tokenizer, "he")
     config = ScoreConfig(batch_size=4)
     found = score_preferences(model, some_words, some_templates, some_classes, config=config)
-    assert found.record.prompts["share_prefix"] == (kind != "bloom")
+    assert scorers[0].packed == (kind != "bloom")
     bare = len(ids_of(model.tokenizer, "The"))
     tokens = {x: len(ids_of(model.tokenizer, f"The {x}")) - bare for x in some_words.words}
     assert found.record.words.tokens_of_x == tokens

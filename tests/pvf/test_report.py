@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.papers import paper_name, published, risk_table, unlike_the_papers
+from pvf.papers import paper_name, published, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
 from pvf.report import (
     comparison,
@@ -156,13 +156,26 @@ def published_report():
 
 
 def test_risk_stands_among_published_rows(published_report):
-    table = risk_table({"gpt2": published_report}, "gender")
+    about = published_report.preferences.record.model.model_copy(update={"name": "gpt2"})
+    preferences = published_report.preferences.with_record(model=about)
+    table = risk_table({"gpt2": replace(published_report, preferences=preferences)}, "gender")
     assert len(table) == 13
     ours = table[table["from"] == "here"].iloc[0]
     assert ours["R"] == pytest.approx(float(published_report.summary.iloc[0]["R"]))
     assert ours["the same as"] == "GPT-2"
     assert table["R"].is_monotonic_decreasing
     assert paper_name("smollm2-135m") == ""
+
+
+def test_several_runs_of_one_model_stand_in_the_table_by_their_folders(published_report, tmp_path):
+    runs = []
+    for name in ("word", "bare"):
+        published_report.save(tmp_path / name)
+        runs.append(open_run(tmp_path / name))
+    write_risk_tables(runs, tmp_path / "out", pytest.fail)
+    table = pd.read_csv(tmp_path / "out" / "risk_gender.csv")
+    ours = table.loc[table["from"] == "here", "model"]
+    assert sorted(ours) == sorted(str(run.folder) for run in runs)
 
 
 def test_only_what_was_measured_as_the_papers_did_stands_in_their_table(published_report):

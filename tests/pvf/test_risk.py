@@ -8,12 +8,9 @@ from scipy import stats
 
 from pvf.risk import (
     decompose,
-    describe,
     finite_context_null,
-    normal_fit,
     reference_models,
     risk_intervals,
-    weighted_quantiles,
     x_intervals,
 )
 from tda_bias.stats.clusters import cluster_mean, jackknife_mean
@@ -248,43 +245,3 @@ def test_what_does_not_vary_or_is_few_has_no_interval():
     for over, shape in {"x": (4, 9), "templates": (9, 4)}.items():
         found = risk_intervals(decompose(preferences(0, *shape)))
         assert np.isnan([found[over], found["both"]]).all()
-
-
-# -- distributions ---------------------------------------------------------------------------------
-
-
-def test_normal_fits_are_the_reference_ones_and_nothing_where_nothing_varies():
-    (toy,) = GOLDEN["distribution_cases"]
-    values = np.array(toy["input"]["values"])
-    found = normal_fit(values, rng=np.random.default_rng(0))
-    names = {"sd": "sd_mle", "ks": "ks_normal"}
-    for name in ("mean", "sd", "skew", "excess_kurtosis", "ks"):
-        expected = toy["expected"][names.get(name, name)]
-        assert found[name] == pytest.approx(expected, abs=1e-10)
-    assert normal_fit(np.ones(5), rng=np.random.default_rng(0)) == {}
-
-
-def test_normal_values_pass_and_exponential_ones_fail_the_normal_tests():
-    generator = np.random.default_rng(1)
-    normal = normal_fit(generator.normal(size=150), rng=generator)
-    skewed = normal_fit(generator.exponential(size=150), rng=generator)
-    assert min(normal["ks_p"], normal["shapiro_p"]) > 0.05
-    assert max(skewed["ks_p"], skewed["shapiro_p"]) < 0.01
-
-
-@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 4)), min_size=1, max_size=12))
-def test_weights_act_like_repeated_values(pairs):
-    values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))
-    repeated = np.repeat(values, weights.astype(int))
-    levels = (0.2, 0.5, 0.9)
-    for level, quantile in zip(levels, weighted_quantiles(values, weights, levels), strict=True):
-        assert np.mean(repeated <= quantile) >= level - 1e-9
-        assert np.mean(repeated < quantile) <= level + 1e-9
-
-
-def test_the_description_is_the_weighted_one():
-    s, weights = np.array([[-0.5, 0.5, 1.0]]), np.array([0.2, 0.3, 0.5])
-    (row,) = describe(s, weights).to_dict("records")
-    assert row["sd"] == pytest.approx(np.sqrt(0.2 * 1.05**2 + 0.3 * 0.05**2 + 0.5 * 0.45**2))
-    assert row["share_positive"] == pytest.approx(0.8)
-    assert (row["q05"], row["q25"], row["q50"], row["q95"]) == (-0.5, 0.5, 0.5, 1.0)

@@ -24,12 +24,12 @@ MASKED = ["bert", "roberta", "distilbert", "albert"]
 
 @pytest.mark.parametrize("kind", CAUSAL)
 @pytest.mark.parametrize("how", ["cloze", "question"])
-def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how):
+def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how, scorers):
     model = tiny_lm(kind, max_position_embeddings=512) if kind != "bloom" else tiny_lm(kind)
     if kind == "gpt2":
         model = tiny_lm(kind, n_positions=512)
     found = ask_questions(model, few, config=AskConfig(ask=how, batch_size=7))
-    assert found.record.notes["share_prefix"] == (kind != "bloom")
+    assert scorers[0].packed == (kind != "bloom")
     for where, *rest in list(every_question(few))[::11]:
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=2e-3)
 

@@ -34,15 +34,15 @@ def cloze(model):
 
 
 def compare_with_plain_passes(model, design, found, how):
-    assert found.record.notes["share_prefix"]
     for where, *rest in list(every_question(design))[::97]:
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=1e-3)
 
 
-def test_answers_are_those_of_the_plain_model(model, cloze):
+def test_answers_are_those_of_the_plain_model(model, cloze, scorers):
     compare_with_plain_passes(model, design_of(4), cloze, "cloze")
     pair = design_of(1)
     question = ask_questions(model, pair, config=AskConfig(ask="question"))
+    assert scorers[0].packed
     compare_with_plain_passes(model, pair, question, "question")
 
 

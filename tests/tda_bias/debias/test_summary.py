@@ -270,7 +270,6 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
     assert last["perplexity"] == pytest.approx(100 * (np.expm1(0.02) + 5 * np.expm1(0.005)) / 6)
     expected = np.concatenate([0.1 * BEFORE[:2], 0.5 * BEFORE[2:12]])
     assert last["beta"] == pytest.approx(expected.mean())
-    assert last["lms"] == pytest.approx(75)
 
 
 def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_least():

@@ -70,7 +70,7 @@ USED: dict[str, Callable[[Path], None]] = {
     "unqover": use_answers,
 }
 # Files that somebody looks at, and no command reads.
-LOOKED_AT = (".png", ".svg", "heads.csv", "summary.csv", "variants.csv", "fits.csv")
+LOOKED_AT = (".png", ".svg", "heads.csv", "summary.csv", "variants.csv")
 NOT_READ = {
     "unqover": ("groups.csv", "subjects.csv"),
     "stereoset": (),

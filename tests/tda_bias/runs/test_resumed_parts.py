@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pvf.reading import score_preferences
+from pvf.reading import _Reader, score_preferences
 from pvf.words import WordList, load_classes, load_templates
 from tda_bias import load_triples
 from tda_bias.ablation.ablator import Ablator
@@ -49,6 +49,16 @@ def test_a_stopped_reading_of_words_goes_on_and_gives_the_same(read, tmp_path):
     np.testing.assert_array_equal(resumed.log_prob, whole.log_prob)
     np.testing.assert_array_equal(resumed.continued, whole.continued)
     assert resumed.record.prompts == whole.record.prompts
+
+
+def test_parts_of_words_that_also_say_how_they_were_read_are_taken(read, monkeypatch):
+    reads = _Reader.read
+    with monkeypatch.context() as earlier:
+        said = {"notes": np.array('{"share_prefix": true}')}
+        earlier.setattr(_Reader, "read", lambda *given: {**reads(*given), **said})
+        first = read()
+    monkeypatch.setattr(_Reader, "read", pytest.fail)
+    np.testing.assert_array_equal(read().log_prob, first.log_prob)
 
 
 def test_words_of_another_list_or_other_templates_are_not_taken(read, tmp_path):
