@@ -314,7 +314,7 @@ def crossref(part: float) -> Iterator[Row]:
             table = table.assign(category="gender")
             row = correlations(table, ["r"], ["mean_T"], **draws).iloc[0]
             vectors = pd.DataFrame(drawn(shape, (10, 20), rng), index=index, columns=heads)
-            of_heads = head_map(vectors, table["r"], **draws).table
+            of_heads, _ = head_map(vectors, table["r"], **draws)
             return {
                 "p over targets (crossref)": row["p"] <= LEVEL,
                 "partial p over targets, three covariates (crossref)": row["p_partial"] <= LEVEL,
