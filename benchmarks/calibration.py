@@ -132,7 +132,7 @@ def items_and_targets(part: float) -> Iterator[Row]:
                 won = cluster_mean((values > 0).astype(float), TARGET)
                 held, passed = change(values, rng)
                 # A share of one half is the absence of an effect on it.
-                p, p_share = (
+                (p, _), (_, p_share) = (
                     exchange_test(
                         TwinSets(np.column_stack([of_items, 0 * values]), np.full(len(values), 2)),
                         n_resamples=199, rng=rng,
@@ -156,8 +156,8 @@ def items_and_targets(part: float) -> Iterator[Row]:
                     <= LEVEL,
                     "p over targets of a share (beta > 0)": signs <= LEVEL,
                     "interval of a mean over items": within(cluster_mean(values).limits(), 0),
-                    "p over items (beta)": p.p <= LEVEL,
-                    "p over items of a share (beta > 0)": p_share.p_share <= LEVEL,
+                    "p over items (beta)": p <= LEVEL,
+                    "p over items of a share (beta > 0)": p_share <= LEVEL,
                 }
 
             counts.column(int(500 * part), one)
@@ -314,7 +314,7 @@ def crossref(part: float) -> Iterator[Row]:
             table = table.assign(category="gender")
             row = correlations(table, ["r"], ["mean_T"], **draws).iloc[0]
             vectors = pd.DataFrame(drawn(shape, (10, 20), rng), index=index, columns=heads)
-            of_heads = head_map(vectors, table["r"], **draws).table
+            of_heads, _ = head_map(vectors, table["r"], **draws)
             return {
                 "p over targets (crossref)": row["p"] <= LEVEL,
                 "partial p over targets, three covariates (crossref)": row["p_partial"] <= LEVEL,

@@ -114,7 +114,7 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     """Over targets: what heads do with what the model says of their words."""
     from tda_bias.crossref.crossref import WordScores, cross_reference
     from tda_bias.heads.result import HeadBias
-    from tda_bias.plots.behaviour import head_map_figure, targets_figure
+    from tda_bias.plots.behaviour import targets_figure
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     refuse_options(settings, {"scoring"}, "is read with --items alone")
@@ -130,8 +130,7 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
         )
         about["stereoset"] = settings.stereoset and str(settings.stereoset)
         result = result.with_record(behaviour=str(settings.behaviour), **about)
-        figures = {"targets": targets_figure(result), "head_map": head_map_figure(result)}
-        result.save(settings.folder, figures=figures)
+        result.save(settings.folder, figures={"targets": targets_figure(result)})
     return target_output(result, settings.folder)
 
 

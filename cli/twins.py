@@ -17,7 +17,7 @@ from tda_bias.types import MAX_COUNT, InputError
 from .loading import use_cache_if_unreachable
 from .options import command
 from .output import Output, rows_table
-from .settings import OutputSettings, SeedOption
+from .settings import OutputSettings, SeedOption, refuse_options
 
 
 class TwinsSettings(SeedOption, OutputSettings):
@@ -78,7 +78,9 @@ def twins(settings: TwinsSettings) -> None:
             kinds=None if settings.kinds is None else load_kinds(settings.kinds),
         )
     else:
-        _refuse_options_of_twins(settings)
+        others = {"kind", "k", "kinds", "seed"}
+        why = "is about twins, and placebo twins are made of a list of words"
+        refuse_options(settings, others, why)
         made = make_placebos(triples, settings.placebo)
     if not made:
         raise InputError(made.note)
@@ -90,14 +92,6 @@ def twins(settings: TwinsSettings) -> None:
         save_twins(settings.out, made)
         use = "for --twins"
     output(made, settings, use).print(settings)
-
-
-def _refuse_options_of_twins(settings: TwinsSettings) -> None:
-    if given := sorted({"kind", "k", "kinds", "seed"} & settings.model_fields_set):
-        raise InputError(
-            f"`{given[0]}` is about twins, and placebo twins are made of a list of words; leave it "
-            "out"
-        )
 
 
 # -- what is printed -------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from pvf.words import Template
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
-from tda_bias.crossref.rank_tests import HeadMap
 from tda_bias.plots import behaviour, figures, illustrations
 from tda_bias.plots import heads as head_plots
 from tda_bias.plots.illustrations import calibration
@@ -86,11 +85,6 @@ def bias_of():
 @cache
 def heads():
     return made_up_heads(HOSTILE, (f"{HOSTILE}a", f"{HOSTILE}b"))
-
-
-def head_map():
-    table = pd.DataFrame({"layer": [0, 1], "head": 0, "rho": 0.5, "p_max": 1.0, "q": 1.0})
-    return HeadMap(HOSTILE, table, {})
 
 
 def ablation():
@@ -173,7 +167,6 @@ ALL = {
         Drawn(behaviour.plot_items_against_twins, lambda: (ITEMS,)),
         Drawn(behaviour.plot_twin_differences, lambda: (ITEMS.assign(beta_sum=[0.5, -1.0, 2.0]),)),
         Drawn(behaviour.plot_targets, lambda: (targets(), HOSTILE, f"{HOSTILE}T")),
-        Drawn(behaviour.plot_correlation_map, lambda: (head_map(),), {"n": 3}),
         Drawn(behaviour.plot_ablation, lambda: (ablation(),)),
         Drawn(behaviour.plot_prune_curve, lambda: (curve(),)),
         Drawn(behaviour.plot_conditions, lambda: (conditions(), frontier())),

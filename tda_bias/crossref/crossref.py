@@ -21,7 +21,6 @@ from pydantic import Field
 from tda_bias.crossref.rank_tests import (
     COVARIATES,
     SUMMARIES,
-    HeadMap,
     correlations,
     head_map,
     power,
@@ -54,7 +53,7 @@ class CrossrefRecord(RunRecord):
     Attributes:
         heads: Folder of the run, as it was given; so are ``behaviour`` and ``stereoset``.
         by: Which combined value of a head is T.
-        shuffled_heads: By quantity, what a head map shows where heads mean nothing.
+        shuffled_heads: By quantity, how many heads have p < .05 where heads mean nothing.
     """
 
     command: str = "crossref"
@@ -76,7 +75,7 @@ _TARGETS = {
 _CORRELATIONS = {
     **dict.fromkeys(("quantity", "summary"), str),
     "n": int,
-    **dict.fromkeys(("spearman", "low", "high", "pearson", "partial"), float),
+    **dict.fromkeys(("spearman", "low", "high", "partial"), float),
     **dict.fromkeys(("p", "p_partial", "q"), float),
 }
 _HEADS = {
@@ -111,24 +110,6 @@ class CrossReference(SavedResult):
     correlations: pd.DataFrame
     heads: pd.DataFrame
     record: CrossrefRecord
-
-    @property
-    def quantities(self) -> list[str]:
-        """The quantities that heads were compared with."""
-        return list(dict.fromkeys(self.heads["quantity"]))
-
-    def head_map(self, quantity: str) -> HeadMap:
-        """The heads against one quantity.
-
-        Raises:
-            InputError: if there is no such quantity.
-        """
-        if quantity not in self.quantities:
-            allowed = ", ".join(self.quantities)
-            raise InputError(f"`quantity` must be one of {allowed}; got {quantity!r}")
-        rows = self.heads[self.heads["quantity"] == quantity].drop(columns="quantity")
-        shuffled = dict(self.record.shuffled_heads.get(quantity, {}))
-        return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
 
 
 def cross_reference(
@@ -179,18 +160,22 @@ def cross_reference(
     if preferences:
         tests.append(correlations(table, quantities, preferences, **draws(1)))
     vectors = vectors.loc[pd.MultiIndex.from_frame(table[_KEY])]
-    maps = [head_map(vectors, table[name], **draws(n)) for n, name in enumerate(every, start=2)]
+    maps = {
+        name: head_map(vectors, table[name], **draws(n)) for n, name in enumerate(every, start=2)
+    }
     return CrossReference(
         targets=table,
         correlations=pd.concat(tests, ignore_index=True),
-        heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
+        heads=pd.concat(
+            [tests.assign(quantity=name) for name, (tests, _) in maps.items()], ignore_index=True
+        ),
         record=CrossrefRecord(
             model=heads.record.model,
             made_from=content_hashes(parts),
             by=by,
             n_resamples=n_resamples,
             seed=seed,
-            shuffled_heads={m.quantity: m.shuffled for m in maps},
+            shuffled_heads={name: shuffled for name, (_, shuffled) in maps.items()},
         ),
     )
 
@@ -429,15 +414,15 @@ def target_finding(result: CrossReference) -> Finding:
             f"Of {pairs} correlations between words and StereoSet's own scores, which should agree "
             f"and which no head enters, {agreeing} have q (FDR) < .05."
         )
-    for name in result.quantities:
-        single = result.head_map(name)
-        kept = single.table[single.table["p_max"] < 0.05]
+    for name, tests in result.heads.groupby("quantity", sort=False):
+        shuffled = result.record.shuffled_heads.get(str(name), {})
+        kept = tests[tests["p_max"] < 0.05]
         named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
         control.append(
             f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
-            f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
-            f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
-            f"{number_text(single.shuffled.get('expected_p05'), 0)} expected."
+            f"{int((tests['p'] < 0.05).sum())} with p < .05, "
+            f"{number_text(shuffled.get('heads_p05'), 0)} with heads shuffled, "
+            f"{number_text(shuffled.get('expected_p05'), 0)} expected."
         )
     used = ", ".join(COVARIATES[name] for name in usable_covariates(result.targets)) or "nothing"
     lacking = " Word frequencies need pip install 'tdabias[frequency]'."

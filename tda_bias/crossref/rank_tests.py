@@ -9,7 +9,6 @@ Categories differ for reasons of their own, so draws permute targets within thei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -161,7 +160,7 @@ def correlations(
     are too few targets for them.
 
     Returns:
-        One row per pair: ``spearman p low high partial p_partial pearson n q``. p is two-sided over
+        One row per pair: ``spearman p low high partial p_partial n q``. p is two-sided over
         the permutations, q Benjamini-Hochberg over all pairs. NaN where a column does not vary.
     """
     orders = permutations_within(list(table["category"]), n_resamples, rng)
@@ -177,34 +176,14 @@ def correlations(
             column_tests(said, x, orders, covariates=held)[0] if has_partial else whole * np.nan
         )
         limits = np.array([spearman_limits(rho, len(x)) for rho in whole["rho"]])
-        pearson = [
-            np.nan if np.isnan(rho) else float(np.corrcoef(x, y)[0, 1])
-            for rho, y in zip(whole["rho"], said.T, strict=True)
-        ]
         found = {"quantity": list(quantities), "summary": summary, "n": len(x)}
         found |= {"spearman": whole["rho"], "p": whole["p"]}
-        found |= {"low": limits[:, 0], "high": limits[:, 1], "pearson": pearson}
+        found |= {"low": limits[:, 0], "high": limits[:, 1]}
         found |= {"partial": partial["rho"], "p_partial": partial["p"]}
         tables.append(pd.DataFrame(found))
     # One after the other by quantity, whose number is the index.
     tests = pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
     return tests.assign(q=benjamini_hochberg(tests["p"].to_numpy(float)))
-
-
-@dataclass(frozen=True)
-class HeadMap:
-    """Spearman's rho over targets of |T| of every head with one quantity.
-
-    Attributes:
-        quantity: Its column.
-        table: One row per head: ``layer head rho p p_max q``; p_max is family-wise over heads.
-        shuffled: The same with the heads of every target in random order: how many heads have
-            p < .05 where no head means anything.
-    """
-
-    quantity: str
-    table: pd.DataFrame
-    shuffled: dict[str, float]
 
 
 def head_map(
@@ -213,22 +192,24 @@ def head_map(
     *,
     n_resamples: int = 9999,
     rng: np.random.Generator,
-) -> HeadMap:
+) -> tuple[pd.DataFrame, dict[str, float]]:
     """Test which heads' |T| goes with a quantity over targets.
 
-    ``vectors`` are those of ``crossref.head_vectors``; the quantity, which is called as its column,
-    is in the same order of targets. Permutations are within categories and shared by all heads.
+    ``vectors`` are those of ``crossref.head_vectors``; the quantity is in the same order of
+    targets. Permutations are within categories and shared by all heads.
+
+    Returns:
+        One row per head: ``layer head rho p p_max q``, where rho is Spearman's and p_max is
+        family-wise over heads. And the same with the heads of every target in random order, where
+        no head means anything: ``heads_p05``, how many have p < .05, and ``expected_p05``.
     """
     orders = permutations_within(list(vectors.index.get_level_values("category")), n_resamples, rng)
     size, numbers = vectors.abs().to_numpy(), quantity.to_numpy(float)
     tests, _ = column_tests(size, numbers, orders)
     places = vectors.columns.to_frame(index=False)
     control, _ = column_tests(rng.permuted(size, axis=1), numbers, orders)
-    return HeadMap(
-        quantity=str(quantity.name),
-        table=pd.concat([places, tests], axis=1),
-        shuffled={
-            "heads_p05": float((control["p"] < 0.05).sum()),
-            "expected_p05": 0.05 * float(control["p"].notna().sum()),
-        },
-    )
+    shuffled = {
+        "heads_p05": float((control["p"] < 0.05).sum()),
+        "expected_p05": 0.05 * float(control["p"].notna().sum()),
+    }
+    return pd.concat([places, tests], axis=1), shuffled

@@ -69,7 +69,6 @@ class PairSet:
         pairs: The pairs, in the order of the source.
         source: Where they were read.
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
-        licence: Of the texts, where it is known.
         uneven: Names of pairs whose texts differ in more than what is tested: slips of the source.
             They are part of the official score.
     """
@@ -78,7 +77,6 @@ class PairSet:
     pairs: tuple[Pair, ...]
     source: str
     revision: str | None
-    licence: str | None = None
     uneven: frozenset[str] = frozenset()
 
 

@@ -1,4 +1,4 @@
-"""Published sets of pairs: how each is laid out, where it is read, and its licence.
+"""Published sets of pairs: how each is laid out, and where it is read.
 
 - CrowS-Pairs (Nangia et al. 2020): stereotypical sentences and the same about another group. Pairs
   of one writer resemble each other: the writer is what resamples draw. Its data statement says that
@@ -31,6 +31,7 @@ from tda_bias.sources import (
     of_environment,
     packaged,
     text_of,
+    visible_text,
 )
 from tda_bias.types import InputError
 
@@ -38,27 +39,9 @@ Data = str | Path | None
 Row = tuple[str, Mapping[str, Any]]
 
 
-def _refuse(data: Data, refused: str, name: str) -> None:
-    if data == refused:
-        other = "does not ship" if refused == PACKAGED else "is not read from the hub"
-        raise InputError(
-            f"`data` {refused}: {name} {other}; give a file or folder, or leave it out"
-        )
-
-
-def _texts(row: Mapping[str, Any], columns: Iterable[str], where: str) -> list[str]:
-    """Text fields of a row."""
-    values = [row.get(name) for name in columns]
-    for name, value in zip(columns, values, strict=True):
-        if not isinstance(value, str):
-            raise InputError(f"{where}: `{name}` must be a text; got {value!r}")
-    return [str(value) for value in values]
-
-
 # -- CrowS-Pairs -----------------------------------------------------------------------------------
 
 _CROWS_FILE = "crows_pairs_anonymized.csv"
-_CROWS_LICENCE = "CC BY-SA 4.0, evaluation only"
 _CROWS_COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
 # The repository itself holds a script, which `datasets` no longer runs; the hub's own conversion
 # is a branch of it.
@@ -66,7 +49,6 @@ _CROWS_HUB, _CROWS_REVISION = "nyu-mll/crows_pairs", "refs/convert/parquet"
 
 
 def _crows(data: Data) -> PairSet:
-    _refuse(data, PACKAGED, "crows")
     data = data or of_environment(_CROWS_FILE)
     if data is None or data == HUB:
         split = hub_split(_CROWS_HUB, None, "test", revision=_CROWS_REVISION)
@@ -79,7 +61,7 @@ def _crows(data: Data) -> PairSet:
             )
             for number, row in enumerate(split)
         ]
-        return PairSet("crows", crows_pairs(rows), HUB, commit_of(split), _CROWS_LICENCE)
+        return PairSet("crows", crows_pairs(rows), HUB, commit_of(split))
     (path,) = located(data, _CROWS_FILE)
     text = text_of(path)
     # The first column has no name; it numbers the rows.
@@ -87,7 +69,7 @@ def _crows(data: Data) -> PairSet:
         (f"{path} row {row.get('') or number}", {"id": row.get("") or str(number), **row})
         for number, row in enumerate(rows_of(text, str(path), columns=_CROWS_COLUMNS))
     ]
-    return PairSet("crows", crows_pairs(rows), str(path), hash_of(text), _CROWS_LICENCE)
+    return PairSet("crows", crows_pairs(rows), str(path), hash_of(text))
 
 
 def set_comes_from_hub(name: str, data: Data) -> bool:
@@ -100,7 +82,9 @@ def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
     """Pairs of rows of CrowS-Pairs, each with where it stands and a field ``id``."""
     pairs = []
     for where, row in rows:
-        more, less, direction, bias = _texts(row, _CROWS_COLUMNS, where)
+        more, less, direction, bias = (
+            visible_text(row.get(name), name, where) for name in _CROWS_COLUMNS
+        )
         writer = row.get("anon_writer")
         pair = Pair(
             id=str(row["id"]),
@@ -119,7 +103,6 @@ def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
 
 # -- WinoBias --------------------------------------------------------------------------------------
 
-_WINOBIAS_LICENCE = "MIT, (c) 2020 Natural Language Processing @UCLA"
 _PRONOUNS = {
     "he": "male", "him": "male", "his": "male", "himself": "male",
     "she": "female", "her": "female", "hers": "female", "herself": "female",
@@ -129,7 +112,6 @@ _NUMBERED = re.compile(r"^\s*(\d+)\s+(.*\S)\s*$")
 
 
 def _winobias(data: Data) -> PairSet:
-    _refuse(data, HUB, "winobias")
     source = PACKAGED if data is None else str(data)
     texts, pairs = [], []
     for kind in ("type1", "type2"):
@@ -141,7 +123,7 @@ def _winobias(data: Data) -> PairSet:
         texts += [pro, anti]
         pairs += _winobias_pairs(pro, anti, kind, "WinoBias" if data is None else source)
     uneven = frozenset(pair.id for pair in pairs if _is_uneven(pair))
-    return PairSet("winobias", tuple(pairs), source, hash_of(*texts), _WINOBIAS_LICENCE, uneven)
+    return PairSet("winobias", tuple(pairs), source, hash_of(*texts), uneven)
 
 
 def _winobias_pairs(pro: str, anti: str, kind: str, where: str) -> list[Pair]:
@@ -204,12 +186,10 @@ def gender_of_more(pair: Pair) -> str:
 # -- Winogender ------------------------------------------------------------------------------------
 
 _WINOGENDER_FILES = ("all_sentences.tsv", "occupations-stats.tsv")
-_WINOGENDER_LICENCE = "MIT, (c) 2018 Rachel Rudinger"
 _ANSWERS = {"0": "occupation", "1": "participant"}
 
 
 def _winogender(data: Data) -> PairSet:
-    _refuse(data, HUB, "winogender")
     source = PACKAGED if data is None else str(data)
     if source == PACKAGED:
         sentences, shares = (packaged("winogender", name) for name in _WINOGENDER_FILES)
@@ -217,7 +197,7 @@ def _winogender(data: Data) -> PairSet:
         sentences, shares = (text_of(path) for path in located(source, *_WINOGENDER_FILES))
     where = "Winogender" if data is None else source
     pairs = _winogender_pairs(sentences, _female_shares(shares, where), where)
-    return PairSet("winogender", pairs, source, hash_of(sentences, shares), _WINOGENDER_LICENCE)
+    return PairSet("winogender", pairs, source, hash_of(sentences, shares))
 
 
 def female_shares() -> dict[str, dict[str, float]]:
@@ -275,7 +255,6 @@ def _winogender_pairs(
 # -- BLiMP -----------------------------------------------------------------------------------------
 
 _BLIMP_HUB = "nyu-mll/blimp"
-_BLIMP_LICENCE = "CC BY 4.0, (c) 2020 Alex Warstadt and others"
 
 
 def _blimp(data: Data) -> PairSet:
@@ -284,7 +263,7 @@ def _blimp(data: Data) -> PairSet:
         for name in paradigms():
             split = hub_split(_BLIMP_HUB, name, "train")
             rows += [(f"{_BLIMP_HUB} {name} {number}", row) for number, row in enumerate(split)]
-        return PairSet("blimp", _blimp_pairs(rows), HUB, commit_of(split), _BLIMP_LICENCE)
+        return PairSet("blimp", _blimp_pairs(rows), HUB, commit_of(split))
     if data is None or data == PACKAGED:
         # A sample of 20 of the 1,000 pairs of each paradigm.
         text = packaged("blimp", "sample.csv")
@@ -293,7 +272,7 @@ def _blimp(data: Data) -> PairSet:
             (f"BLiMP {row['paradigm']} {row['id']}", {k: row[name] for k, name in names.items()})
             for row in rows_of(text, "sample.csv", columns=tuple(names.values()))
         ]
-        return PairSet("blimp", _blimp_pairs(rows), PACKAGED, hash_of(text), _BLIMP_LICENCE)
+        return PairSet("blimp", _blimp_pairs(rows), PACKAGED, hash_of(text))
     path = Path(data)
     texts, rows = [], []
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
@@ -303,7 +282,7 @@ def _blimp(data: Data) -> PairSet:
             rows += lines
     if not rows:
         raise InputError(f"`data` {str(data)!r} holds no JSON Lines of BLiMP")
-    return PairSet("blimp", _blimp_pairs(rows), str(data), hash_of(*texts), _BLIMP_LICENCE)
+    return PairSet("blimp", _blimp_pairs(rows), str(data), hash_of(*texts))
 
 
 def paradigms() -> dict[str, dict[str, str]]:
@@ -318,7 +297,10 @@ def _blimp_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
     known = paradigms()
     pairs = []
     for where, row in rows:
-        paradigm, good, bad = _texts(row, ("UID", "sentence_good", "sentence_bad"), where)
+        paradigm, good, bad = (
+            visible_text(row.get(name), name, where)
+            for name in ("UID", "sentence_good", "sentence_bad")
+        )
         number = row.get("pairID", row.get("pair_id"))
         pair = Pair(
             id=f"{paradigm}-{number}",

@@ -26,7 +26,7 @@ from tda_bias.runs.run import Run
 from tda_bias.runs.tables import markdown, write_table
 from tda_bias.runs.text import counted, number_text
 from tda_bias.stats.resampling import spearman_over_items, two_sided_share
-from tda_bias.types import STARTER_CAUTION, HeadId, InputError, RankBy
+from tda_bias.types import STARTER_CAUTION, HeadId, RankBy
 
 _TOP = 10
 _BY: RankBy = "metric"
@@ -212,8 +212,6 @@ def extreme_groups(result: HeadBias, category: str) -> pd.DataFrame:
     Source: Varadarajan & Songdechakraiwut, tables 1-4.
     """
     groups = result.groups[result.groups["category"] == category]
-    if groups.empty:
-        raise InputError(f"the run has no groups of {category}")
     ordered = groups.sort_values("metric_mean", ascending=False, kind="stable")
     chosen = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     combined = result.combined[result.combined["category"] == category]

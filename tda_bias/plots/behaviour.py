@@ -15,10 +15,9 @@ from scipy.stats import spearmanr
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
-from tda_bias.plots.heads import draw_map, named_map
+from tda_bias.plots.heads import named_map
 from tda_bias.runs.figures import (
     BLUE,
-    COLUMN,
     GREY,
     LIGHT_GREY,
     ORANGE,
@@ -37,7 +36,6 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.crossref.crossref import CrossReference
-    from tda_bias.crossref.rank_tests import HeadMap
 
 
 _CURVE_TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
@@ -162,23 +160,6 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
             )
 
 
-def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
-    """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
-
-    Filled dots: family-wise p < .05; open ones: q < .05. ``n`` targets are in the title.
-    """
-    ax = ax or plt.subplots(layout="constrained")[1]
-    maps = [
-        tests.table.pivot(index="layer", columns="head", values=name)
-        for name in ("rho", "p_max", "q")
-    ]
-    layers, (rho, p_max, q) = maps[0].index.tolist(), (values.to_numpy() for values in maps)
-    limit = float(np.nanmax(np.abs(rho), initial=0.0)) or 1.0
-    label = f"Spearman of |T| with {tests.quantity} over {counted(n, 'target')}"
-    draw_map(ax, rho, p_max, q, layers, limit=limit, label=label)
-    return ax
-
-
 @print_style()
 def targets_figure(crossed: CrossReference) -> Figure:
     """Targets as points: the risk and the signed mean against what their heads do."""
@@ -193,14 +174,6 @@ def targets_figure(crossed: CrossReference) -> Figure:
         f"{crossed.record.model.name}: {counted(len(table), 'target')} ({match_counts(table)}). "
         f"|Spearman| must reach {needed:.2f} for p < .05, before any correction.",
     )
-
-
-@print_style()
-def head_map_figure(crossed: CrossReference) -> Figure:
-    """The heads that go with the risk of targets."""
-    figure = print_figure(COLUMN, 3.6)
-    plot_correlation_map(crossed.head_map("r"), n=len(crossed.targets), ax=figure.subplots())
-    return figure
 
 
 # -- ablation --------------------------------------------------------------------------------------

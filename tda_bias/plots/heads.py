@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
@@ -52,10 +51,21 @@ def plot_heatmap(
     else:
         against = ", triple minus twin" if tested.endswith("_twin") else ""
         label = f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
-    layers = result.record.model.layers
-    draw_map(ax, values, p_max, q, layers, limit=limit, extend=extend or "neither", label=label)
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    family = p_max < 0.05
+    for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
+        layer, head = np.nonzero(chosen)
+        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
     layer, head = np.nonzero(unstable)
     ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
+    ax.set_xlabel("head")
+    ax.set_ylabel("layer")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
+    # Rows are named by the model's numbers of its layers.
+    names = dict(enumerate(result.record.model.layers))
+    ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
+    ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend or "neither").set_label(label)
     ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
     return ax
 
@@ -63,35 +73,6 @@ def plot_heatmap(
 def named_map(by: str) -> str:
     """A ranking's values as an axis calls them."""
     return f"z, {_TESTS[by]} test" if by in _TESTS else f"map: {by}"
-
-
-def draw_map(
-    ax: Axes,
-    values: Float[np.ndarray, "layer head"],
-    p_max: Float[np.ndarray, "layer head"],
-    q: Float[np.ndarray, "layer head"],
-    layers: Sequence[int],
-    *,
-    limit: float,
-    label: str,
-    extend: str = "neither",
-) -> None:
-    """Draw values around 0; filled dots have a family-wise p < .05, open ones q < .05.
-
-    ``layers`` are the model's numbers of the rows.
-    """
-    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    family = p_max < 0.05
-    for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
-        layer, head = np.nonzero(chosen)
-        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
-    ax.set_xlabel("head")
-    ax.set_ylabel("layer")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
-    names = dict(enumerate(layers))
-    ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
-    ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend).set_label(label)
 
 
 def caption(result: HeadBias, category: str, by: RankBy) -> str:

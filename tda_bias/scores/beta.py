@@ -43,14 +43,14 @@ LIMITS = tuple(
     for end in ("low", "high", "low_targets", "high_targets")
 )
 _NUMBERS = (
-    "log_odds", "log_odds_sd", "log_odds_twin", "beta", "beta_sd", "t", "p", "p_targets", "exact",
-    "ss_twin", "p_ss_twin", "p_ss_twin_targets", "r", "explained", "smallest",
+    "log_odds", "log_odds_twin", "beta", "p", "p_targets", "ss_twin", "p_ss_twin",
+    "p_ss_twin_targets", "r", "explained", "smallest",
 )  # fmt: skip
 # Columns of the table of beta.
 BETA = (
     dict.fromkeys(("scoring", "category", "group"), str)
     | dict.fromkeys(("items", "left_out", "targets"), int)
-    | dict.fromkeys(("twins", "q", *(name for name in _NUMBERS if name != "exact"), *LIMITS), float)
+    | dict.fromkeys(("twins", "q", *_NUMBERS, *LIMITS), float)
 )
 
 
@@ -130,29 +130,18 @@ class TwinSets:
 # -- tests -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ExchangeTest:
-    """A mean and a share under exchange of triples with their twins.
-
-    Attributes:
-        p: Two-sided, of the mean of beta.
-        p_share: Two-sided, of the distance from one half of the share of items with beta > 0.
-        exact: Whether all exchanges were enumerated.
-    """
-
-    p: float
-    p_share: float
-    exact: bool
-
-
 def exchange_test(
     sets: TwinSets, *, n_resamples: int = 9999, rng: np.random.Generator
-) -> ExchangeTest:
+) -> tuple[float, float]:
     """Test whether a triple and its twins can be exchanged.
 
     In every draw each set puts forward one of its members as the original, all alike probable; with
     one twin this flips the sign of beta. Exact for up to 12 items of one twin. Every item must have
     a twin.
+
+    Returns:
+        Two-sided p of the mean of beta, and of the distance from one half of the share of items
+        with beta > 0.
     """
     contrasts = sets.contrasts
     drawn = exchanges(sets.size, n_resamples, rng)
@@ -163,7 +152,7 @@ def exchange_test(
         null[part] = _mean_and_share(values).T
     observed = np.abs(_mean_and_share(contrasts[:, 0]) - [0.0, 50.0])
     p, p_share = share_reached(np.abs(null - [0.0, 50.0]), observed, exact=drawn.exact)
-    return ExchangeTest(float(p), float(p_share), drawn.exact)
+    return float(p), float(p_share)
 
 
 def _mean_and_share(beta: np.ndarray) -> Float[np.ndarray, "2 ..."]:
@@ -188,12 +177,12 @@ def beta_table(
         everything:
 
         - ``items``, ``left_out`` (items without twins), ``targets``, ``twins`` (mean number);
-        - ``log_odds log_odds_twin``, means, ``log_odds_sd``;
-        - ``beta`` with ``_sd``, ``_low _high`` (over items) and ``_low_targets _high_targets``
-          (over targets with all their items), and ``t``;
+        - ``log_odds log_odds_twin``, means;
+        - ``beta`` with ``_low _high`` (over items) and ``_low_targets _high_targets`` (over targets
+          with all their items);
         - ``p_targets``, of flipping the sign of beta in whole targets: it speaks of new targets;
           ``p``, of the exchange test of items, which speaks of these targets, with ``q``
-          (Benjamini-Hochberg over the groups of a category and scoring) and ``exact``;
+          (Benjamini-Hochberg over the groups of a category and scoring);
         - ``ss_twin``, the percentage of items with beta > 0, 50 without bias, with the same
           intervals, ``p_ss_twin_targets`` and ``p_ss_twin``;
         - ``r``, the correlation over items of the log-odds with those of the twins, and
@@ -240,18 +229,15 @@ def beta_summary(
     if n == 0:
         return row
     mean, share = _mean_and_share(beta)
-    test = exchange_test(sets, rng=rng)
+    p, p_share = exchange_test(sets, rng=rng)
     row |= {"twins": float((sets.size - 1).mean()), "log_odds": odds.mean()}
     row |= {"log_odds_twin": twin.mean(), "beta": mean, "ss_twin": share}
-    row |= {"p": test.p, "p_ss_twin": test.p_share, "exact": test.exact}
+    row |= {"p": p, "p_ss_twin": p_share}
     if n < 2:
         return row
-    sd = float(beta.std(ddof=1))
-    row |= {"log_odds_sd": odds.std(ddof=1), "beta_sd": sd}
-    row["t"] = mean / sd * np.sqrt(n) if sd > 0 else np.nan
     row["r"] = _pearson(odds, twin)
     row["explained"] = row["r"] ** 2
-    row["smallest"] = sd * smallest_effect(n)
+    row["smallest"] = float(beta.std(ddof=1)) * smallest_effect(n)
     row |= _limits(beta, target, confidence)
     if row["targets"] >= FEWEST_CLUSTERS:
         for name, values in (("p_targets", beta), ("p_ss_twin_targets", np.sign(beta))):

@@ -189,18 +189,6 @@ def placebo_twins(likelihoods: Mapping[str, Sequence[Sequence[TripleLikelihood]]
     return table.assign(choice=1 + table.groupby(["placebo", "item"]).cumcount())
 
 
-def with_placebos(items: pd.DataFrame, placebos: pd.DataFrame) -> pd.DataFrame:
-    """The items with a column for each placebo, ``beta_synonym`` and ``beta_role``, nats by sums.
-
-    NaN where an item has no such placebo; the mean where there are several words.
-    """
-    columns = {
-        f"beta_{name}": TwinSets.of(items, rows, "sum").contrasts[:, 0]
-        for name, rows in placebos.groupby("placebo", sort=False)
-    }
-    return items.assign(**columns)
-
-
 def placebo_table(
     items: pd.DataFrame,
     twins: pd.DataFrame,

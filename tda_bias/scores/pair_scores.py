@@ -57,9 +57,8 @@ def pair_items(
 
     Returns:
         Columns ``id group log_prob_more log_prob_less tokens_more tokens_less``, for masked models
-        ``log_prob_more_within_word log_prob_less_within_word``, then ``type set cluster reading
-        undefined``. Natural logarithms, summed over the scored tokens; NaN, with the reason in
-        ``undefined``, where a text has none.
+        ``log_prob_more_within_word log_prob_less_within_word``, then ``type set cluster reading``.
+        Natural logarithms, summed over the scored tokens; NaN where a text has none.
 
     Raises:
         InputError: if there is no pair, or as ``TextReader.read_saved``.
@@ -98,10 +97,7 @@ def pair_items(
     table["type"] = [pair.type for pair in rows]
     table["set"] = [pair.set for pair in rows]
     table["cluster"] = [pair.unit for pair in rows]
-    table = table.assign(reading=main, undefined="")
-    for name in reversed(_SIDES):
-        table.loc[table[f"tokens_{name}"] == 0, "undefined"] = f"no token of `{name}` is scored"
-    return table
+    return table.assign(reading=main)
 
 
 def readings(items: pd.DataFrame) -> list[Reading]:
@@ -395,8 +391,6 @@ class PairsRecord(RunRecord):
         kind: Of language model: causal, masked or seq2seq.
         texts: What was read.
         set: Name of the set.
-        licence: Of its texts, where it is known.
-        uneven: Pairs whose texts differ in more than what is tested.
         scored: Which words are scored; None: as each pair says.
         start: Whether a start token was put in front of texts.
         official: The set's own score.
@@ -407,15 +401,13 @@ class PairsRecord(RunRecord):
     kind: str
     texts: PairTextsRecord
     set: str
-    licence: str | None = None
-    uneven: tuple[str, ...] = ()
     scored: str | None = None
     start: str
     official: OfficialRecord
     confidence: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairSetScores(SavedResult):
     """Result of ``pair_set_scores``.
 
@@ -433,7 +425,7 @@ class PairSetScores(SavedResult):
         (
             "items",
             "items.parquet",
-            dict.fromkeys(("id", "group", "reading", "undefined"), str)
+            dict.fromkeys(("id", "group", "reading"), str)
             | dict.fromkeys(("log_prob_more", "log_prob_less"), float)
             | dict.fromkeys(("tokens_more", "tokens_less"), int),
         ),
@@ -460,9 +452,6 @@ class PairSetScores(SavedResult):
     length_split: pd.DataFrame
     official: pd.DataFrame
     record: PairsRecord
-
-    def __repr__(self) -> str:
-        return f"PairSetScores({self.record.model.name}: {len(self.items)} of {self.record.set})"
 
 
 def pair_set_scores(
@@ -506,8 +495,6 @@ def pair_set_scores(
             kind=model.kind,
             texts=PairTextsRecord(pairs=len(items), hash=texts_hash(ids)),
             set=pairs.name,
-            licence=pairs.licence,
-            uneven=tuple(sorted(pairs.uneven)),
             scored=scored,
             start=start,
             official=own,

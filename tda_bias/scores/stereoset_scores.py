@@ -20,7 +20,6 @@ from tda_bias.pairs.pair import Scored
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult, Table, summary_html
-from tda_bias.runs.text import counted
 from tda_bias.scores.beta import BETA, TWINS, beta_table, twin_table, with_beta
 from tda_bias.scores.beta_parts import (
     QUANTITIES,
@@ -29,7 +28,6 @@ from tda_bias.scores.beta_parts import (
     part_table,
     placebo_table,
     placebo_twins,
-    with_placebos,
 )
 from tda_bias.scores.likelihood import Start, TextReader, TripleLikelihood, likelihoods_of
 from tda_bias.scores.stereoset import (
@@ -111,7 +109,7 @@ TWIN_TABLES: Sequence[Table] = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StereoSetScores(SavedResult):
     """Result of ``stereoset_scores``.
 
@@ -146,10 +144,6 @@ class StereoSetScores(SavedResult):
     placebos: pd.DataFrame
     placebo_beta: pd.DataFrame
     record: StereoSetRecord
-
-    def __repr__(self) -> str:
-        about = f"{counted(len(self.items), 'item')}, {counted(len(self.twins), 'twin')}"
-        return f"StereoSetScores({self.record.model.name}: {about})"
 
     def _repr_html_(self) -> str:
         shown = {
@@ -245,7 +239,6 @@ def stereoset_scores(
         tables["placebo_beta"] = placebo_table(
             items, twin_items, placebo_items, confidence=confidence
         )
-        items = with_placebos(items, placebo_items)
     ids = [split.ids for split in split_triples(model, every)]
     return StereoSetScores(
         items=items,
@@ -307,7 +300,7 @@ class SentenceRecord(RunRecord):
     confidence: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SentenceScores(SavedResult):
     """Result of ``sentence_scores``.
 
@@ -338,10 +331,6 @@ class SentenceScores(SavedResult):
     scores: pd.DataFrame
     length_split: pd.DataFrame
     record: SentenceRecord
-
-    def __repr__(self) -> str:
-        items = counted(self.record.texts.triples, "item")
-        return f"SentenceScores({self.record.model.name}: {items})"
 
 
 def sentence_scores(

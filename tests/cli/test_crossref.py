@@ -49,7 +49,7 @@ def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
         assert text in printed
     names = file_names(tmp_path)
     assert {"targets.csv", "correlations.csv", "head_map.csv", "targets.png", "run.json"} <= names
-    assert {"targets.svg", "head_map.png"} <= names
+    assert "targets.svg" in names
     found = pd.read_csv(tmp_path / "correlations.csv")
     assert {"log_odds", "abs_log_odds"} <= set(found["summary"])
     assert {"r", "s_male", "log_odds", "abs_beta"} <= set(found["quantity"])

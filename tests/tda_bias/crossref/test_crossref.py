@@ -97,11 +97,6 @@ def test_scores_of_other_targets_are_refused(heads_run, said, preferences):
         cross_reference(heads_run, said, stereoset=replace(preferences, items=items))
 
 
-def test_an_unknown_quantity_is_refused(found):
-    with pytest.raises(InputError, match="`quantity` must be one of r, r_p, r_v, s_male, log_odds"):
-        found.head_map("risk")
-
-
 # -- the composition -------------------------------------------------------------------------------
 
 
@@ -123,19 +118,20 @@ def test_targets_hold_summaries_risks_and_preferences(found, heads_run, said, pr
 
 def test_every_test_is_that_of_its_function(found, heads_run, said):
     quantities = ["r", "r_p", "r_v", "s_male", "log_odds", "abs_log_odds", "beta", "abs_beta"]
-    assert found.quantities == quantities
+    assert list(found.heads["quantity"].unique()) == quantities
     own = correlations(found.targets, quantities, n_resamples=99, rng=np.random.default_rng([3, 0]))
     pd.testing.assert_frame_equal(found.correlations.iloc[: len(own)], own)
     assert set(found.correlations["summary"].iloc[len(own) :]) == set(quantities[4:])
     place = pd.MultiIndex.from_frame(found.targets[["category", "target"]])
-    expected = head_map(
+    expected, shuffled = head_map(
         head_vectors(heads_run.combined, T).loc[place],
         found.targets["r_v"],
         n_resamples=99,
         rng=np.random.default_rng([3, 4]),
     )
-    pd.testing.assert_frame_equal(found.head_map("r_v").table, expected.table)
-    assert found.head_map("r_v").shuffled == expected.shuffled
+    of_risk = found.heads[found.heads["quantity"] == "r_v"].drop(columns="quantity")
+    pd.testing.assert_frame_equal(of_risk.reset_index(drop=True), expected)
+    assert found.record.shuffled_heads["r_v"] == shuffled
 
 
 def test_correlations_without_heads_are_a_control_and_no_result(found):
@@ -293,7 +289,7 @@ def test_what_is_saved_is_loaded_again(found, tmp_path):
     for name in ("targets", "correlations", "heads"):
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(named, name))
     assert loaded.record.heads == "runs/a"
-    assert loaded.head_map("r").shuffled == found.head_map("r").shuffled
+    assert loaded.record.shuffled_heads == found.record.shuffled_heads
     with pytest.raises(InputError, match="is a run of `tdabias crossref`, not of `tdabias heads`"):
         HeadBias.load(tmp_path)
 
@@ -304,4 +300,5 @@ def test_results_it_was_made_from_are_named_by_their_content(heads_run, said, tm
     assert set(cross_reference(loaded, said, n_resamples=99).record.made_from) == {"heads"}
     found = cross_reference(heads_run, said, n_resamples=99)
     assert (found.record.made_from, found.record.by) == ({}, heads_run.rank_by)
-    assert found.quantities == ["r", "r_p", "r_v", "s_male"]  # without scores there are risks only
+    # Without scores there are risks only.
+    assert list(found.heads["quantity"].unique()) == ["r", "r_p", "r_v", "s_male"]

@@ -7,11 +7,9 @@ import pytest
 from scipy import stats
 
 from tda_bias.ablation.study import AblationRecord, AblationStudy
-from tda_bias.crossref.rank_tests import HeadMap
 from tda_bias.plots.behaviour import (
     plot_ablation,
     plot_conditions,
-    plot_correlation_map,
     plot_items_against_twins,
     plot_prune_curve,
     plot_targets,
@@ -45,18 +43,6 @@ def test_targets_are_points_and_names_do_not_cover_each_other():
 def test_a_constant_column_has_no_correlation_in_the_title():
     table = pd.DataFrame({"category": "a", "target": ["x", "y"], "r": 1.0, "T": [1.0, 2.0]})
     assert "undefined" in plot_targets(table, "r", "T").get_title()
-
-
-def test_the_correlation_map_is_centred_on_zero_and_marks_survivors():
-    table = pd.DataFrame([(i // 3, i % 3) for i in range(6)], columns=["layer", "head"])
-    table["rho"] = [0.1, -0.6, 0.2, 0.3, 0.0, 0.4]
-    table["p_max"] = [1, 0.01, 1, 1, 1, 1]
-    table["q"] = [1, 0.02, 1, 0.04, 1, 1]
-    ax = plot_correlation_map(HeadMap("r", table, {}), n=30)
-    image = ax.images[0]
-    np.testing.assert_allclose(image.get_array(), table["rho"].to_numpy().reshape(2, 3))
-    assert image.get_clim() == (-0.6, 0.6)
-    assert [c.get_offsets().tolist() for c in ax.collections[:2]] == [[[1, 0]], [[0, 1]]]
 
 
 def test_the_ablation_plot_shows_every_head_and_the_measured_ones():

@@ -64,6 +64,12 @@ def test_picture(name):
         return PICTURES[name]()
 
 
+def test_heads_that_survive_correction_and_unstable_ones_are_marked():
+    (ax, _) = PICTURES["heat_map"]().axes
+    marked = [points.get_offsets().tolist() for points in ax.collections]
+    assert marked == [[[1, 4]], [[0, 1]], [[3, 2]]]  # filled, open, crossed out
+
+
 def test_seven_categories_are_drawn_with_the_marks_there_are():
     two = made_up_heads()
     names = [f"own{number}" for number in range(7)]

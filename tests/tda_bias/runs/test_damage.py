@@ -13,7 +13,7 @@ import pytest
 from pvf.report import load_report
 from tda_bias import HeadBias
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.crossref.crossref import CrossReference, WordScores
+from tda_bias.crossref.crossref import CrossReference, WordScores, target_finding
 from tda_bias.plots.heads import caption
 from tda_bias.runs.run import open_run
 from tda_bias.scores.stereoset_scores import StereoSetScores
@@ -44,9 +44,7 @@ def use_ablation(folder: Path) -> None:
 
 
 def use_crossref(folder: Path) -> None:
-    found = CrossReference.load(folder)
-    for name in found.quantities:
-        found.head_map(name)
+    target_finding(CrossReference.load(folder))
 
 
 def use_answers(folder: Path) -> None:

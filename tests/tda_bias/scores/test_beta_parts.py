@@ -162,18 +162,20 @@ def test_placebos_are_the_log_odds_minus_the_placebo_twins(model, found):
 
     synonym = change(TRIPLES[0], with_cook(TRIPLES[0]))
     both = [with_cook(TRIPLES[2]), with_cook(TRIPLES[2], "man")]
-    items = found.items
-    assert items.loc[0, "beta_synonym"] == pytest.approx(synonym, abs=1e-4)
-    assert items.loc[2, "beta_role"] == pytest.approx(change(TRIPLES[2], *both), abs=1e-4)
     # Item 1 has a placebo and no twin to compare it with.
-    assert items["beta_synonym"].notna().tolist() == [True, False, False, False]
+    assert found.placebos[["placebo", "item"]].to_numpy().tolist() == [
+        ["synonym", 0], ["role", 2], ["role", 2],
+    ]  # fmt: skip
     table = found.placebo_beta[found.placebo_beta["scoring"] == "sum"]
     assert table[["kind", "choice"]].to_numpy().tolist() == [
         ["synonym", "all"], ["role", "all"], ["role", "1"], ["role", "2"],
     ]  # fmt: skip
     first = table.iloc[0]
     assert (first["items"], first["targets"]) == (1, 1)
-    assert first["difference"] == pytest.approx(items.loc[0, "beta_sum"] - synonym, abs=1e-4)
+    assert first["placebo"] == pytest.approx(synonym, abs=1e-4)
+    beta = found.items.loc[0, "beta_sum"]
+    assert first["difference"] == pytest.approx(beta - synonym, abs=1e-4)
+    assert table.iloc[1]["placebo"] == pytest.approx(change(TRIPLES[2], *both), abs=1e-4)
     assert table.iloc[2]["placebo"] == pytest.approx(change(TRIPLES[2], both[0]), abs=1e-4)
 
 
