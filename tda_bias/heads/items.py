@@ -278,24 +278,6 @@ class KeptPatterns:
     table: pd.DataFrame
     patterns: Sequence[np.ndarray]
 
-    def example(
-        self, head: HeadId, item: str, role: str = "stereotype"
-    ) -> tuple[list[str], np.ndarray]:
-        """The tokens and the pattern ``(query, key)`` of a head on a text of an item.
-
-        Raises:
-            InputError: if the run kept none; the message says of what it did.
-        """
-        of_head = (self.table["layer"] == head.layer) & (self.table["head"] == head.head)
-        found = np.flatnonzero(of_head & (self.table["id"] == item) & (self.table["role"] == role))
-        if not len(found):
-            items = ", ".join(dict.fromkeys(self.table.loc[of_head, "id"])) or "none"
-            raise InputError(
-                f"no pattern of {head} on the {role} of {item!r} was kept; items: {items}"
-            )
-        place = int(found[0])
-        return json.loads(str(self.table["tokens"].iloc[place])), self.patterns[place]
-
     def write(self, run: RunWriter) -> None:
         """Add the table and the patterns, end to end, to a run that is being written."""
         flat = [pattern.ravel() for pattern in self.patterns]

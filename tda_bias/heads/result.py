@@ -37,7 +37,6 @@ from tda_bias.runs.text import counted
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 
@@ -293,38 +292,6 @@ class HeadBias(Recorded):
             )
         return pd.DataFrame(rows)
 
-    def to_xarray(self) -> xr.Dataset:
-        """The maps and the groups' values with named axes; needs xarray.
-
-        Returns:
-            Every number of ``category`` with the axes (category, layer, head), and of ``combined``
-            with (group, layer, head), where the coordinate ``category_of_group`` says whose groups
-            they are.
-
-        Raises:
-            InputError: if xarray is not installed.
-        """
-        try:
-            import xarray as xr
-        except ImportError:
-            raise InputError("to_xarray needs xarray: pip install 'tdabias[notebooks]'") from None
-        axes = ["category", "layer", "head"]
-        maps = self.category.set_index(axes).drop(columns="model").to_xarray()
-        place = {
-            (row["category"], row["group"]): number
-            for number, row in enumerate(self.groups.to_dict("records"))
-        }
-        keys = zip(self.combined["category"], self.combined["group"], strict=True)
-        numbered = self.combined.assign(group=[place[key] for key in keys])
-        values = numbered.drop(columns=["model", "category"]).set_index(["group", *axes[1:]])
-        groups = values.rename(columns={"unstable": "unstable_in_group"}).to_xarray()
-        z_of_group = {name: f"{name}_of_group" for name in groups if str(name).startswith("z_")}
-        named = groups.rename(z_of_group).assign_coords(
-            group=[group for _, group in place],
-            category_of_group=("group", [category for category, _ in place]),
-        )
-        return xr.merge([maps.sel(category=self.categories), named], compat="no_conflicts")
-
     def plot_heatmap(
         self,
         ax: Axes | None = None,
@@ -337,34 +304,23 @@ class HeadBias(Recorded):
 
         return plot_heatmap(self, ax=ax, category=self._category(category), by=by or self.rank_by)
 
-    def plot_attention(
-        self,
-        head: HeadId,
-        item: str | None = None,
-        *,
-        role: str = "stereotype",
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Draw a head's attention on a sentence, with its tokens on both axes.
+    def plot_attention(self, head: HeadId, *, ax: Axes | None = None) -> Axes:
+        """Draw a head's attention on the run's example sentence, with its tokens on both axes.
 
         Args:
             head: The head.
-            item: An item of ``kept``; the run's example sentence if None, which is the first
-                starter triple.
-            role: Which of the item's texts, one of ``items.TEXT_ROLES``.
             ax: Where to draw; a new figure without it.
 
         Raises:
-            InputError: if the run kept no such pattern, or the head does not exist.
+            InputError: if the run has no example, or the head does not exist.
         """
         from tda_bias.plots.illustrations import plot_attention
 
-        if item is not None and self.kept is not None:
-            tokens, pattern = self.kept.example(head, item, role)
-        elif item is None and self.example is not None:
-            tokens, pattern = list(self.example.tokens), self.example.of(head)
-        else:
-            raise InputError("the run kept no patterns; run `tdabias heads` with --keep-patterns")
+        if self.example is None:
+            raise InputError(
+                "the result has no example; add one by `with_patterns(example_pattern(model))`"
+            )
+        tokens, pattern = self.example.tokens, self.example.of(head)
         return plot_attention(tokens, pattern, title=f"{head} of {self.record.model.name}", ax=ax)
 
     # -- files --

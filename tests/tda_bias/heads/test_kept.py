@@ -108,18 +108,10 @@ def test_one_call_draws_a_heads_attention_with_the_tokens_on_both_axes(loaded):
     for axis in (ax.xaxis, ax.yaxis):
         assert [text.get_text() for text in axis.get_ticklabels()] == list(loaded.example.tokens)
     np.testing.assert_array_equal(ax.images[0].get_array(), loaded.example.patterns[1, 2])
-    row = loaded.kept.table.iloc[0]
-    head = HeadId(int(row["layer"]), int(row["head"]))
-    ax = loaded.plot_attention(head, row["id"], role=row["role"])
-    np.testing.assert_array_equal(ax.images[0].get_array(), loaded.kept.patterns[0])
-    assert [text.get_text() for text in ax.get_xticklabels()] == json.loads(row["tokens"])
 
 
-def test_what_was_not_kept_cannot_be_drawn(loaded):
-    head = HeadId(*map(int, loaded.kept.table[["layer", "head"]].iloc[0]))
-    with pytest.raises(InputError, match="no pattern of .* of 'x' was kept; items: "):
-        loaded.plot_attention(head, "x")
+def test_what_is_not_there_cannot_be_drawn(loaded):
     with pytest.raises(InputError, match="L9H9 does not exist"):
         loaded.plot_attention(HeadId(9, 9))
-    with pytest.raises(InputError, match="--keep-patterns"):
-        replace(loaded, run=None).plot_attention(head)
+    with pytest.raises(InputError, match=r"no example; add one by `with_patterns"):
+        replace(loaded, run=None).plot_attention(HeadId(0, 0))
