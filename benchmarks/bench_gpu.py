@@ -107,7 +107,7 @@ def row(model: LoadedModel, n_tokens: int, device: torch.device) -> tuple[float,
     def everything() -> None:
         sampler = sampler_of(model, N_TEXTS, n_tokens)
         for part in reader.read(contexts):
-            sampler.add(part)
+            sampler.add(part.patterns, part.text, part.length)
         list(sampler.layers())
 
     share = N_TEXTS / len(batch.text)

@@ -105,11 +105,9 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
         n_resamples=settings.n_permutations,
         seed=settings.seed,
     )
-    names = (
-        "replicated", "all_heads", "chance", "p", "needed",
-        "correlation", "correlation_chance", "p_correlation",
-    )  # fmt: skip
-    summary = {**{name: getattr(result, name) for name in names}, **result.record}
+    apart = ("heads", "record")
+    numbers = {name: value for name, value in vars(result).items() if name not in apart}
+    summary = {**numbers, **result.record}
     top, model = settings.top, run.record.model
     columns: Columns = [
         ("head", head_name),

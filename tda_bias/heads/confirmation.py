@@ -24,6 +24,8 @@ from scipy import stats
 
 from tda_bias.heads.group_result import GroupResult, part_identity
 from tda_bias.heads.hot_spots import (
+    exchanged,
+    flipped,
     location_under_exchange,
     location_under_flips,
     z_over_heads,
@@ -234,13 +236,9 @@ def _maps(
         mean = observed.reshape(dims, -1).mean(0), null.reshape(n_resamples, dims, -1).mean(1)
         return np.nan_to_num(mean[0], nan=1.0), np.nan_to_num(mean[1], nan=1.0)
     if twins:
-        shares = contrast.dispersion / contrast.dispersion_total
-        draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
-        weights, given = draws.signs, draws.given
+        terms, given, weights = exchanged(result, n_resamples, rng)
     else:
-        shares = relative_terms(result.statistic)
-        weights, given = random_flips(n, n_resamples, rng), np.ones(n)
-    terms = shares.mean(1).reshape(len(shares), -1)
+        terms, given, weights = flipped(relative_terms(result.statistic), n_resamples, rng)
     observed, null = z_over_heads(np.abs(given @ terms)), z_over_heads(np.abs(weights @ terms))
     return np.nan_to_num(observed), np.nan_to_num(null)
 

@@ -9,7 +9,7 @@ in any direction of the difference, so the p-values are two-sided by constructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import GroupStatistic, ratio
+from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.resampled import (
     BLOCK,
     VersionDraws,
@@ -164,7 +164,6 @@ class HotSpots:
         pvalue_max: ``(head,)``, the same for the largest standardised value of the whole map
             (family-wise).
         qvalue: ``(head,)``, Benjamini-Hochberg over heads.
-        n_groups: ``(head,)``, number of groups with a defined value.
         critical: The evidence that a head needs for a family-wise p of .05; NaN without any test.
         null: ``(quantile, head)``, the map under exchange at ``NULL_QUANTILES``, single precision.
     """
@@ -175,7 +174,6 @@ class HotSpots:
     pvalue: Float[np.ndarray, " head"]
     pvalue_max: Float[np.ndarray, " head"]
     qvalue: Float[np.ndarray, " head"]
-    n_groups: Int[np.ndarray, " head"]
     critical: float
     null: Float[np.ndarray, "quantile head"]
 
@@ -226,13 +224,11 @@ def hot_spots(groups: Iterable[Exchanged]) -> HotSpots:
     n_groups = np.isfinite(observed).sum(0)
     z = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
     null /= np.where(n_groups > 0, n_groups, np.nan).astype(np.float32)
-    return map_with_tests(z, null, n_groups)
+    return map_with_tests(z, null)
 
 
 def map_with_tests(
-    z: Float[np.ndarray, " head"],
-    null: Float[np.ndarray, "resample head"],
-    n_groups: Int[np.ndarray, " head"],
+    z: Float[np.ndarray, " head"], null: Float[np.ndarray, "resample head"]
 ) -> HotSpots:
     """A map with its tests, from the same map under every draw."""
     mean, sd, reached = null_summary(null, z - _TIE)
@@ -256,7 +252,6 @@ def map_with_tests(
         pvalue=pvalue,
         pvalue_max=pvalue_max,
         qvalue=benjamini_hochberg(pvalue),
-        n_groups=n_groups,
         critical=critical,
         null=ascending[:, places].T,
     )
@@ -313,44 +308,47 @@ class LocationMap:
         observed = np.stack(self._observed)
         n_groups = np.isfinite(observed).sum(0)
         value = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
-        return map_with_tests(value, self._null / np.maximum(n_groups, 1), n_groups)
+        return map_with_tests(value, self._null / np.maximum(n_groups, 1))
 
 
 def dispersion_maps(
     results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
 ) -> dict[str, HotSpots]:
     """The tested maps of the paper's statistic and of its twin form."""
+    n_resamples = config.n_permutations
+
+    def rng(name: str, result: GroupResult) -> np.random.Generator:
+        return generator(config.seed, name, result.category, result.group)
+
     maps = {
-        "relative": hot_spots(_flipped(results, config, relative_terms)),
-        "statistic": hot_spots(_flipped(results, config, paired_terms)),
+        name: hot_spots(
+            flipped(terms_of(result.statistic), n_resamples, rng("hot spots", result))
+            for result in results
+        )
+        for name, terms_of in (("relative", relative_terms), ("statistic", paired_terms))
     }
     if twins:
-        maps["relative_twin"] = hot_spots(_exchanged(results, config))
+        maps["relative_twin"] = hot_spots(
+            exchanged(result, n_resamples, rng("hot spots of twins", result))
+            for result in results
+            if result.has_twins
+        )
     return maps
 
 
-def _flipped(
-    results: Sequence[GroupResult],
-    config: HeadBiasConfig,
-    terms_of: Callable[[GroupStatistic], np.ndarray],
-) -> Iterator[Exchanged]:
-    """Terms of every group, means over dimensions, under flips of the labels within contexts."""
-    for result in results:
-        n = result.statistic.n
-        terms = terms_of(result.statistic).mean(1).reshape(n, -1)
-        rng = generator(config.seed, "hot spots", result.category, result.group)
-        yield terms, np.ones(n), random_flips(n, config.n_permutations, rng)
+def flipped(
+    terms: Float[np.ndarray, "n dim layer head"], n_resamples: int, rng: np.random.Generator
+) -> Exchanged:
+    """A group's terms, means over dimensions, under flips of the labels within contexts."""
+    n = len(terms)
+    return terms.mean(1).reshape(n, -1), np.ones(n), random_flips(n, n_resamples, rng)
 
 
-def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[Exchanged]:
-    """Terms of every group with twins, means over dimensions, under exchange with the twins."""
-    for result in results:
-        if result.has_twins:
-            terms = result.contrast.dispersion / result.contrast.dispersion_total
-            terms = terms.mean(1).reshape(len(terms), -1)
-            rng = generator(config.seed, "hot spots of twins", result.category, result.group)
-            draws = version_draws(result.versions, config.n_permutations, rng, enumerated=False)
-            yield terms, draws.given, draws.signs
+def exchanged(result: GroupResult, n_resamples: int, rng: np.random.Generator) -> Exchanged:
+    """A group's terms with twins, means over dimensions, under exchange with the twins."""
+    terms = result.contrast.dispersion / result.contrast.dispersion_total
+    draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
+    return terms.mean(1).reshape(len(terms), -1), draws.given, draws.signs
 
 
 # -- two passes over null values -------------------------------------------------------------------

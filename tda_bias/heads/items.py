@@ -153,10 +153,10 @@ PATTERNS_TABLE, PATTERNS_ARRAYS = "patterns.parquet", "patterns.npz"
 # A text of more tokens makes an unreadable picture, and a file of a megabyte.
 MAX_TOKENS = 64
 TEXT_ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
-PATTERNS_COLUMNS: dict[str, type] = {
-    **dict.fromkeys(("category", "id", "role", "text", "tokens"), str),
-    **dict.fromkeys(("layer", "head", "length"), int),
-}
+WANTED_COLUMNS: dict[str, type] = {
+    "category": str, "layer": int, "head": int, "id": str, "role": str, "text": str,
+}  # fmt: skip
+PATTERNS_COLUMNS: dict[str, type] = {**WANTED_COLUMNS, "tokens": str, "length": int}
 
 
 @dataclass(frozen=True)
@@ -248,25 +248,6 @@ def example_pattern(model: LoadedModel, triple: Triple | None = None) -> Example
 
 
 @dataclass(frozen=True)
-class PatternText:
-    """A text whose pattern is wanted, and of which head.
-
-    Attributes:
-        category: Of the ranking that the head stands in.
-        head: The head.
-        id: What names the item; see ``triples.triple_ids``.
-        role: Which of the item's texts, one of ``TEXT_ROLES``.
-        text: The text.
-    """
-
-    category: str
-    head: HeadId
-    id: str
-    role: str
-    text: str
-
-
-@dataclass(frozen=True)
 class KeptPatterns:
     """Patterns, one per row of a table.
 
@@ -277,24 +258,6 @@ class KeptPatterns:
 
     table: pd.DataFrame
     patterns: Sequence[np.ndarray]
-
-    def example(
-        self, head: HeadId, item: str, role: str = "stereotype"
-    ) -> tuple[list[str], np.ndarray]:
-        """The tokens and the pattern ``(query, key)`` of a head on a text of an item.
-
-        Raises:
-            InputError: if the run kept none; the message says of what it did.
-        """
-        of_head = (self.table["layer"] == head.layer) & (self.table["head"] == head.head)
-        found = np.flatnonzero(of_head & (self.table["id"] == item) & (self.table["role"] == role))
-        if not len(found):
-            items = ", ".join(dict.fromkeys(self.table.loc[of_head, "id"])) or "none"
-            raise InputError(
-                f"no pattern of {head} on the {role} of {item!r} was kept; items: {items}"
-            )
-        place = int(found[0])
-        return json.loads(str(self.table["tokens"].iloc[place])), self.patterns[place]
 
     def write(self, run: RunWriter) -> None:
         """Add the table and the patterns, end to end, to a run that is being written."""
@@ -316,7 +279,7 @@ class KeptPatterns:
 
 def kept_patterns(
     model: LoadedModel,
-    wanted: Sequence[PatternText],
+    wanted: pd.DataFrame,
     *,
     edges: Edges = "attention",
     batch_size: int = 8,
@@ -327,45 +290,31 @@ def kept_patterns(
 
     Args:
         model: The model.
-        wanted: Which texts, and whose patterns on them.
+        wanted: As ``HeadBias.texts_to_keep`` gives it.
         edges: As in ``PatternReader``.
         batch_size: Texts per forward pass.
     """
-    words = list(dict.fromkeys(asked.text for asked in wanted))
-    read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
-    both = zip(words, read, strict=True)
-    ids = {text: tokens for text, tokens in both if 0 < len(tokens) <= MAX_TOKENS}
-    needed: dict[str, list[HeadId]] = {}
-    for asked in wanted:
-        if asked.text in ids:
-            needed.setdefault(asked.text, []).append(asked.head)
-    patterns: dict[tuple[str, HeadId], np.ndarray] = {}
-    texts = list(needed)
+    texts = list(dict.fromkeys(wanted["text"]))
+    read = model.tokenizer(texts, verbose=False)["input_ids"] if texts else []
+    known = zip(texts, read, strict=True)
+    ids = {text: tokens for text, tokens in known if 0 < len(tokens) <= MAX_TOKENS}
+    words = {
+        text: json.dumps([model.tokenizer.decode([token]).strip() for token in tokens])
+        for text, tokens in ids.items()
+    }
+    table = wanted[wanted["text"].isin(ids)].reset_index(drop=True)
+    table["tokens"] = table["text"].map(words)
+    table["length"] = [len(ids[text]) for text in table["text"]]
+    table = table.astype(PATTERNS_COLUMNS)  # without a row no column knows its kind
+    patterns = [np.zeros((0, 0), np.float16)] * len(table)
+    rows_of, heads = table.groupby("text").indices, table[["layer", "head"]].to_numpy()
     reader = PatternReader(model, batch_size=batch_size, edges=edges)
-    layers = list(model.pattern_hooks.values())
+    texts, layers = list(ids), list(model.pattern_hooks.values())
     for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
-        for row, (number, n) in enumerate(
-            zip(batch.text.tolist(), batch.length.tolist(), strict=True)
-        ):
-            for head in needed[texts[number]]:
-                pattern = batch.patterns[row, layers.index(head.layer), head.head, :n, :n]
-                patterns[texts[number], head] = pattern.half().cpu().numpy()
-    kept = [asked for asked in wanted if asked.text in ids]
-    rows = []
-    for asked in kept:
-        tokens = [model.tokenizer.decode([token]).strip() for token in ids[asked.text]]
-        rows.append(
-            {
-                "category": asked.category,
-                "layer": asked.head.layer,
-                "head": asked.head.head,
-                "id": asked.id,
-                "role": asked.role,
-                "text": asked.text,
-                "tokens": json.dumps(tokens),
-                "length": len(tokens),
-            }
-        )
-    # Without a row no column knows its kind.
-    table = pd.DataFrame(rows, columns=list(PATTERNS_COLUMNS)).astype(PATTERNS_COLUMNS)
-    return KeptPatterns(table, [patterns[asked.text, asked.head] for asked in kept])
+        placed = zip(batch.text.tolist(), batch.length.tolist(), strict=True)
+        for place, (number, n) in enumerate(placed):
+            for row in rows_of[texts[number]]:
+                layer, head = heads[row]
+                pattern = batch.patterns[place, layers.index(layer), head, :n, :n]
+                patterns[row] = pattern.half().cpu().numpy()
+    return KeptPatterns(table, patterns)

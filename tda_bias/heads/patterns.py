@@ -46,13 +46,11 @@ class RowCheck:
     Attributes:
         tolerance: Largest allowed distance from 1.
         failed: Layer to number of (text, head, query) rows outside.
-        checked: Rows looked at.
         worst: Largest distance seen.
     """
 
     tolerance: float
     failed: dict[int, int] = field(default_factory=dict)
-    checked: int = 0
     worst: float = 0.0
 
 
@@ -212,7 +210,6 @@ class PatternReader:
                     f"attention patterns of layer {layer} are NaN or infinite for {undefined:.0f} "
                     f"of {len(length)} texts of a batch; run with --dtype float32"
                 )
-            self.rows.checked += int(length.sum()) * self.model.n_heads
             self.rows.worst = max(self.rows.worst, worst)
             if failed:
                 self.rows.failed[layer] = self.rows.failed.get(layer, 0) + int(failed)

@@ -19,10 +19,10 @@ from tda_bias.heads.items import (
     ITEMS_ARRAYS,
     PATTERNS_TABLE,
     TEXT_ROLES,
+    WANTED_COLUMNS,
     ExamplePattern,
     ItemDifferences,
     KeptPatterns,
-    PatternText,
     carriers,
     shares,
 )
@@ -37,7 +37,6 @@ from tda_bias.runs.text import counted
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 
@@ -119,28 +118,31 @@ class HeadBias(Recorded):
     @cached_property
     def example(self) -> ExamplePattern | None:
         """The patterns of one text, for pictures."""
-        return self._extra(EXAMPLE, ExamplePattern.read)
+        return self._extra(EXAMPLE, ExamplePattern.read) if self._has(EXAMPLE) else None
 
     @cached_property
-    def items(self) -> ItemDifferences | None:
+    def items(self) -> ItemDifferences:
         """The differences of every head on every item."""
         return self._extra(ITEMS_ARRAYS, ItemDifferences.read)
 
     @cached_property
-    def nulls(self) -> Mapping[str, np.ndarray] | None:
+    def nulls(self) -> Mapping[str, np.ndarray]:
         """By ``CATEGORY.MAP`` the map under exchange, ``(quantile, head)``; see ``HotSpots``."""
         return self._extra(NULLS, lambda run: run.arrays(NULLS))
 
     @cached_property
     def kept(self) -> KeptPatterns | None:
         """Patterns of the heads and texts that matter most."""
-        return self._extra(PATTERNS_TABLE, KeptPatterns.read)
+        return self._extra(PATTERNS_TABLE, KeptPatterns.read) if self._has(PATTERNS_TABLE) else None
 
-    def _extra(self, name: str, read: Callable[[Run], Extra]) -> Extra | None:
-        if name in self.extras:
+    def _has(self, name: str) -> bool:
+        return name in self.extras or (self.run is not None and self.run.has(name))
+
+    def _extra(self, name: str, read: Callable[[Run], Extra]) -> Extra:
+        if self.run is None or name in self.extras:
             extra: Extra = self.extras[name]
             return extra
-        return read(self.run) if self.run is not None and self.run.has(name) else None
+        return read(self.run)
 
     def __repr__(self) -> str:
         heads = len(self.category) // max(1, len(self.categories))
@@ -239,19 +241,20 @@ class HeadBias(Recorded):
         kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
-    def texts_to_keep(self, n_heads: int) -> list[PatternText]:
+    def texts_to_keep(self, n_heads: int) -> pd.DataFrame:
         """The heads that a person will look at first, each with the texts that carry it most.
 
         Those are, category by category, the first of the ranking, and as many that survive
         correction further down.
 
         Args:
-            n_heads: Heads of each category's ranking.
+            n_heads: Heads of each category's ranking; without any, no text.
+
+        Returns:
+            Columns ``category layer head id role text``; the role is one of ``TEXT_ROLES``.
         """
-        if self.items is None or not n_heads:
-            return []
         table, wanted, layers = self.items.items, [], self.record.model.layers
-        for category in self.categories:
+        for category in self.categories if n_heads else []:
             share = shares(self.items, twins=self.controls(category)["twins"] is not None)
             rows = np.flatnonzero(table["category"] == category)
             heads = [
@@ -267,20 +270,20 @@ class HeadBias(Recorded):
                 for place in rows[carriers(of_head, TEXTS_PER_HEAD)]:
                     item = table.iloc[int(place)]
                     wanted += [
-                        PatternText(category, head, str(item["id"]), role, str(item[name]))
+                        (category, head.layer, head.head, item["id"], role, item[name])
                         for role, name in zip(TEXT_ROLES, TEXTS, strict=True)
                         if item[name]
                     ]
-        return wanted
+        return pd.DataFrame(wanted, columns=list(WANTED_COLUMNS)).astype(WANTED_COLUMNS)
 
-    def category_summary(self, *, by: RankBy = "metric") -> pd.DataFrame:
-        """Columns ``category groups mean sd standard_error`` of the groups' means over heads.
+    def category_summary(self) -> pd.DataFrame:
+        """Columns ``category groups mean sd standard_error`` of the groups' means of T over heads.
 
         The SD has the divisor n, as in the paper's figure; the standard error n - 1.
         """
         rows = []
         for category in self.categories:
-            values = self.groups.loc[self.groups["category"] == category, f"{by}_mean"].to_numpy()
+            values = self.groups.loc[self.groups["category"] == category, "metric_mean"].to_numpy()
             n = len(values)
             rows.append(
                 {
@@ -292,38 +295,6 @@ class HeadBias(Recorded):
                 }
             )
         return pd.DataFrame(rows)
-
-    def to_xarray(self) -> xr.Dataset:
-        """The maps and the groups' values with named axes; needs xarray.
-
-        Returns:
-            Every number of ``category`` with the axes (category, layer, head), and of ``combined``
-            with (group, layer, head), where the coordinate ``category_of_group`` says whose groups
-            they are.
-
-        Raises:
-            InputError: if xarray is not installed.
-        """
-        try:
-            import xarray as xr
-        except ImportError:
-            raise InputError("to_xarray needs xarray: pip install 'tdabias[notebooks]'") from None
-        axes = ["category", "layer", "head"]
-        maps = self.category.set_index(axes).drop(columns="model").to_xarray()
-        place = {
-            (row["category"], row["group"]): number
-            for number, row in enumerate(self.groups.to_dict("records"))
-        }
-        keys = zip(self.combined["category"], self.combined["group"], strict=True)
-        numbered = self.combined.assign(group=[place[key] for key in keys])
-        values = numbered.drop(columns=["model", "category"]).set_index(["group", *axes[1:]])
-        groups = values.rename(columns={"unstable": "unstable_in_group"}).to_xarray()
-        z_of_group = {name: f"{name}_of_group" for name in groups if str(name).startswith("z_")}
-        named = groups.rename(z_of_group).assign_coords(
-            group=[group for _, group in place],
-            category_of_group=("group", [category for category, _ in place]),
-        )
-        return xr.merge([maps.sel(category=self.categories), named], compat="no_conflicts")
 
     def plot_heatmap(
         self,
@@ -337,34 +308,23 @@ class HeadBias(Recorded):
 
         return plot_heatmap(self, ax=ax, category=self._category(category), by=by or self.rank_by)
 
-    def plot_attention(
-        self,
-        head: HeadId,
-        item: str | None = None,
-        *,
-        role: str = "stereotype",
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Draw a head's attention on a sentence, with its tokens on both axes.
+    def plot_attention(self, head: HeadId, *, ax: Axes | None = None) -> Axes:
+        """Draw a head's attention on the run's example sentence, with its tokens on both axes.
 
         Args:
             head: The head.
-            item: An item of ``kept``; the run's example sentence if None, which is the first
-                starter triple.
-            role: Which of the item's texts, one of ``items.TEXT_ROLES``.
             ax: Where to draw; a new figure without it.
 
         Raises:
-            InputError: if the run kept no such pattern, or the head does not exist.
+            InputError: if the run has no example, or the head does not exist.
         """
         from tda_bias.plots.illustrations import plot_attention
 
-        if item is not None and self.kept is not None:
-            tokens, pattern = self.kept.example(head, item, role)
-        elif item is None and self.example is not None:
-            tokens, pattern = list(self.example.tokens), self.example.of(head)
-        else:
-            raise InputError("the run kept no patterns; run `tdabias heads` with --keep-patterns")
+        if self.example is None:
+            raise InputError(
+                "the result has no example; add one by `with_patterns(example_pattern(model))`"
+            )
+        tokens, pattern = self.example.tokens, self.example.of(head)
         return plot_attention(tokens, pattern, title=f"{head} of {self.record.model.name}", ax=ax)
 
     # -- files --
@@ -389,10 +349,8 @@ class HeadBias(Recorded):
             if self.example is not None:
                 example = vars(self.example).items()
                 run.arrays(EXAMPLE, {name: np.asarray(value) for name, value in example})
-            if self.items is not None:
-                self.items.write(run)
-            if self.nulls is not None:
-                run.arrays(NULLS, self.nulls)
+            self.items.write(run)
+            run.arrays(NULLS, self.nulls)
             if self.kept is not None:
                 self.kept.write(run)
         return [*(folder / name for name in run.names), folder / RECORD]

@@ -33,7 +33,7 @@ from tda_bias.heads.resampled import (
 )
 from tda_bias.runs.record import Number, RecordPart
 from tda_bias.stats.resampling import benjamini_hochberg, generator, spearman_over_items
-from tda_bias.types import InputError, PValue, RankBy, in_order
+from tda_bias.types import InputError, RankBy, in_order
 
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.
 PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
@@ -153,7 +153,6 @@ def head_table(
         columns[name] = pvalues[name].ravel()
     columns |= _location_columns("location", result, locations)
     if twins:
-        columns["n_twinned"] = len(result.versions.twinned)
         columns |= _location_columns("location_twin", result, locations)
         columns["relative_twin"] = result.contrast.relative_twin.ravel()
         columns |= _twin_dispersion_columns(result, config)
@@ -287,7 +286,6 @@ def category_table(
     grouped = combined.groupby(["layer", "head"], sort=True)
     table = grouped.agg(
         **{f"z_{name}": (f"z_{name}", "mean") for name in PUBLISHED},
-        n_groups=("z_relative", "count"),
         n_unstable=("unstable", "sum"),
     ).reset_index()
     table["unstable"] = table["n_unstable"] > 0
@@ -360,7 +358,6 @@ class TwinsRecord(RecordPart):
     """Differences about the target, and those of wording."""
 
     contexts: int
-    twins: int
     location: TestedMapRecord
     dispersion: TestedMapRecord
     difference_left: Number
@@ -375,19 +372,16 @@ class ControlsRecord(RecordPart):
     groups: int
     triples: int
     heads: int
-    unstable_heads: int
     hot_spot_map: str
     hot_spots_p05: int
     hot_spots_expected: float
     hot_spots_p_max05: int
     hot_spots_q05: int
-    pvalue: PValue
     smallest_testable_group: int
     groups_too_small: int
     group_tests: int
     group_tests_p05: int
     group_tests_expected: float
-    group_tests_p_max05: int
     groups_p_max05: int
     group_tests_q05: int
     reliability: Number
@@ -420,7 +414,6 @@ def controls(
         critical = tables.critical[category]["location_twin"]
         twins = TwinsRecord(
             contexts=sum(len(result.versions.twinned) for result in results),
-            twins=sum(len(r.versions.context) - r.versions.n for r in results),
             location=_tested_map(results, maps, "location_twin"),
             dispersion=_tested_map(results, maps, "relative_twin"),
             difference_left=difference_left(results),
@@ -432,19 +425,16 @@ def controls(
         groups=len(groups),
         triples=int(groups["n"].sum()),
         heads=len(maps),
-        unstable_heads=int(maps["unstable"].sum()),
         hot_spot_map=columns.tested,
         hot_spots_p05=hot_spot.p05,
         hot_spots_expected=hot_spot.expected,
         hot_spots_p_max05=hot_spot.p_max05,
         hot_spots_q05=hot_spot.q05,
-        pvalue=config.pvalue,
         smallest_testable_group=smallest,
         groups_too_small=int((groups["n"] < smallest).sum()),
         group_tests=int(testable),
         group_tests_p05=int((p < 0.05).sum()),
         group_tests_expected=0.05 * float(testable),
-        group_tests_p_max05=int((heads["p_max"] < 0.05).sum()),
         groups_p_max05=int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
         group_tests_q05=int((heads["q_bh"] < 0.05).sum()),
         reliability=hot_spot.reliability,

@@ -199,7 +199,6 @@ class TextsRecord(RecordPart):
         triples_used: Triples that were compared.
         triples_left_out: ``source group reason`` of the others.
         tokens: Of all texts.
-        tokens_with_prefixes_once: The same where a triple's common beginning counts once.
         hash: Of their token ids.
     """
 
@@ -207,7 +206,6 @@ class TextsRecord(RecordPart):
     triples_used: int
     triples_left_out: tuple[dict[str, str], ...] = ()
     tokens: int
-    tokens_with_prefixes_once: int
     hash: str
 
 
@@ -219,7 +217,6 @@ def texts_record(groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]
         triples_used=len(contexts),
         triples_left_out=tuple(left_out),
         tokens=sum(sum(context.n_tokens) for context in contexts),
-        tokens_with_prefixes_once=sum(context.n_packed for context in contexts),
         hash=texts_hash([context.ids for context in contexts]),
     )
 

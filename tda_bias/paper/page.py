@@ -343,7 +343,7 @@ def means(result: HeadBias) -> str:
 
 def spreads(result: HeadBias) -> str:
     """SD over |mean| of each category."""
-    table = result.category_summary(by=_BY)
+    table = result.category_summary()
     parts = [
         f"{row['category']} {row['sd']:.3f}, {row['sd'] / abs(row['mean']):.1f} times the mean"
         for row in table.to_dict("records")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
         },
         "categories": {
             category: {
-                "maps": _maps(result, category, result.nulls or {}),
+                "maps": _maps(result, category),
                 "rankings": _rankings(result, category, studies),
                 "patterns": _patterns(result, category, n_heads),
                 **_items(result.items, category),
@@ -90,7 +90,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _maps(result: HeadBias, category: str, nulls: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+def _maps(result: HeadBias, category: str) -> list[dict[str, Any]]:
     """The maps, that of the run's ranking first."""
     table = _heads(result, category)
     chosen = map_columns(result.rank_by, table).value
@@ -104,22 +104,17 @@ def _maps(result: HeadBias, category: str, nulls: Mapping[str, np.ndarray]) -> l
             "evidence": f"evidence_{kind.tested}",
             **{name: f"{name}_{kind.tested}" for name in ("p", "p_max", "q")},
         }
-        values: dict[str, Any] = {
-            name: rounded(table[column].to_numpy(float))
-            for name, column in columns.items()
-            if column in table
-        }
+        values = {name: rounded(table[column].to_numpy(float)) for name, column in columns.items()}
         survives = np.zeros(len(table), dtype=bool)
         for name in ("p_max", "q"):
             survives |= (table[columns[name]] < 0.05).to_numpy()
-        null = nulls.get(f"{category}.{kind.tested}")
         maps.append(
             {
                 "label": kind.label,
                 "about": kind.about,
                 "kind": kind.kind,
                 "survivors": np.flatnonzero(survives).tolist(),
-                "nulls": None if null is None else {"packed": packed(null)},
+                "nulls": {"packed": packed(result.nulls[f"{category}.{kind.tested}"])},
                 **values,
             }
         )
@@ -133,11 +128,7 @@ def _heads(result: HeadBias, category: str) -> pd.DataFrame:
 
 def _available(table: pd.DataFrame) -> list[_Map]:
     """Maps with a value: pairs have no unrelated texts, and so no S."""
-    return [
-        kind
-        for kind in _MAPS
-        if kind.value in table and f"p_{kind.tested}" in table and table[kind.value].notna().any()
-    ]
+    return [kind for kind in _MAPS if kind.value in table and table[kind.value].notna().any()]
 
 
 def _rankings(
@@ -172,10 +163,8 @@ def _rankings(
 # -- texts -----------------------------------------------------------------------------------------
 
 
-def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
+def _items(items: ItemDifferences, category: str) -> dict[str, Any]:
     """Values of groups, texts, and the texts that carry every head most."""
-    if items is None:
-        return {"groups": [], "values": {}, "texts": [], "carriers": {}}
     rows = np.flatnonzero(items.items["category"] == category)
     table = items.items.iloc[rows].reset_index(drop=True)
     content: dict[str, Any] = {

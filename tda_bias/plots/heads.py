@@ -125,7 +125,7 @@ def plot_categories(
     Source: Varadarajan & Songdechakraiwut, figures 8 (without the errors) and 9.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    table = result.category_summary(by="metric")
+    table = result.category_summary()
     colour, label = _CATEGORIES[quantity]
     place = np.arange(len(table))
     ax.bar(place, table[quantity], 0.6, color=colour, alpha=0.75)

@@ -162,8 +162,8 @@ def jackknife_mean(
     return replace(cluster_mean(values, weight=w), mean=whole)
 
 
-def spearman_limits(rho: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of a rank correlation over n clusters with one value each; NaN where all agree.
+def spearman_limits(rho: float, n: int) -> tuple[float, float]:
+    """95 % interval of a rank correlation over n clusters with one value each; NaN where all agree.
 
     On Fisher's scale; a jackknife covers too little there.
 
@@ -171,7 +171,7 @@ def spearman_limits(rho: float, n: int, confidence: float = 0.95) -> tuple[float
     """
     if n < FEWEST_CLUSTERS or 1 - abs(rho) < _NOTHING:
         return float("nan"), float("nan")
-    half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    half = stats.norm.ppf(0.975) * np.sqrt((1 + rho**2 / 2) / (n - 3))
     low, high = np.tanh(np.arctanh(rho) + half * np.array([-1, 1]))
     return float(low), float(high)
 

@@ -125,9 +125,9 @@ def share_reached(
     return np.where(np.isnan(observed), np.nan, pvalue)
 
 
-def value_needed(null: Float[np.ndarray, " draw"], level: float = 0.05) -> float:
-    """The value above which ``share_reached`` is below a level; NaN where draws are too few."""
-    allowed = math.ceil(level * (1 + len(null))) - 2  # draws that may reach it
+def value_needed(null: Float[np.ndarray, " draw"]) -> float:
+    """The value above which ``share_reached`` is below .05; NaN where draws are too few."""
+    allowed = math.ceil(0.05 * (1 + len(null))) - 2  # draws that may reach it
     return float(np.sort(null)[-1 - allowed]) if allowed >= 0 else float("nan")
 
 
@@ -184,12 +184,11 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 # -- one sample ------------------------------------------------------------------------------------
 
 
-def smallest_effect(n: float, *, power: float = 0.8) -> float:
-    """The mean, in SDs, that a two-sided t-test of n items at .05 finds with some power.
+def smallest_effect(n: float) -> float:
+    """The mean, in SDs, that a two-sided t-test of n items at .05 finds with probability .8.
 
     Args:
         n: Items, at least 2; degrees of freedom and one.
-        power: Probability that the mean is found.
     """
     critical = stats.t.ppf(0.975, n - 1)
 
@@ -197,7 +196,7 @@ def smallest_effect(n: float, *, power: float = 0.8) -> float:
         shift = mean * np.sqrt(n)
         # The wrong side's share is NaN where it is too small for SciPy.
         wrong_side = np.nan_to_num(stats.nct.cdf(-critical, n - 1, shift))
-        return float(stats.nct.sf(critical, n - 1, shift) + wrong_side) - power
+        return float(stats.nct.sf(critical, n - 1, shift) + wrong_side) - 0.8
 
     upper = 1 / np.sqrt(n)
     while lacking(upper) < 0:

@@ -15,30 +15,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from filelock import FileLock
 from jaxtyping import Float, Int
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 # Doubles of centred step functions that are worked on at a time: half a megabyte stays in cache.
 _BLOCK_ELEMENTS = 1 << 16
 # Sums may be taken in any order and with fused multiplication; nothing else is given up.
 _ANY_ORDER = {"reassoc", "contract", "nsz"}
-
-
-def _inlined(fastmath: bool | set[str] = False) -> Callable[[Function], Function]:
-    """For functions that only other kernels call."""
-
-    def compiled(function: Function) -> Function:
-        kernel: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
-        inlined: Function = kernel
-        return inlined
-
-    return compiled
 
 
 # -- trees -----------------------------------------------------------------------------------------
@@ -192,7 +179,8 @@ def fill_gram(
                 gram[row, j, i] = products[i, j]
 
 
-@_inlined()
+# Only other kernels call these two: they need no types and no file of their own.
+@numba.njit(nogil=True)
 def _write_steps(
     values: Float[np.ndarray, " size"], n_steps: int, start: int, out: Float[np.ndarray, " width"]
 ) -> None:
@@ -212,7 +200,7 @@ def _write_steps(
         out[k] = left + part * beyond * share * (right - left)
 
 
-@_inlined(fastmath=_ANY_ORDER)
+@numba.njit(nogil=True, fastmath=_ANY_ORDER)
 def _add_products(
     block: Float[np.ndarray, "text step"], width: int, products: Float[np.ndarray, "text text"]
 ) -> None:

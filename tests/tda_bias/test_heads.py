@@ -261,7 +261,6 @@ def test_the_record_says_what_was_run(tiny, gender):
     assert record.config.n_permutations == 99
     assert record.model.architecture == "LlamaForCausalLM"
     assert record.texts.triples_used == 12
-    assert record.texts.tokens_with_prefixes_once < record.texts.tokens
     assert [group.group for group in record.groups] == ["boy", "girl"]
     for group in record.groups:
         assert group.prefix_sharing.startswith("on")
@@ -390,7 +389,7 @@ def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(tiny, 
     assert "(Dispersion test, triple minus twin)" in said["gender"]
     assert "(Dispersion test)" in said["age"]
     assert "No twins: wording and length are in every difference of age." in said["age"]
-    kept = {(text.category, text.role) for text in result.texts_to_keep(1)}
+    kept = {*result.texts_to_keep(1)[["category", "role"]].itertuples(index=False, name=None)}
     assert {("gender", "twin stereotype"), ("age", "stereotype")} <= kept
 
 

@@ -190,8 +190,7 @@ class Explorer {
   }
 
   showGroups() {
-    const kind = this.of.values[this.map.kind] ? this.map.kind : "raw";
-    const values = this.of.values[kind];
+    const values = this.of.values[this.map.kind];
     values.numbers ??= unpacked(values.packed);
     const heads = this.cells.length, n = this.of.groups.length;
     const at = (limit, group) => values.numbers[(limit * n + group) * heads + this.head];
@@ -208,8 +207,6 @@ class Explorer {
 
   showChance() {
     const { map } = this;
-    if (!map.nulls) { this.chance.hidden = true; return; }
-    this.chance.hidden = false;
     map.nulls.numbers ??= unpacked(map.nulls.packed);
     const heads = this.cells.length, bins = map.nulls.numbers.length / heads - 1;
     const point = (place) => map.nulls.numbers[place * heads + this.head];
@@ -236,8 +233,7 @@ class Explorer {
   }
 
   showTexts() {
-    const kind = this.of.carriers[this.map.kind] ? this.map.kind : "raw";
-    const { item, share } = this.of.carriers[kind];
+    const { item, share } = this.of.carriers[this.map.kind];
     const rows = item.map((column, place) => [column[this.head], share[place][this.head]])
       .filter(([number]) => number >= 0);
     this.texts.replaceChildren(

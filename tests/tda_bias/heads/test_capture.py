@@ -143,7 +143,6 @@ def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny):
         pass
     rows = 4 * sum(sum(triple.n_tokens) for triple in triples)  # heads x tokens
     assert found.failed == {0: rows, 1: rows}
-    assert found.checked == 2 * rows
     assert found.worst < 1e-5
 
 

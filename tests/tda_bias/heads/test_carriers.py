@@ -1,12 +1,12 @@
 """Which texts carry a head's difference, and of which heads patterns are kept."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.heads.items import carriers, shares
 from tda_bias.twins import make_twins
-from tda_bias.types import HeadId
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +37,17 @@ def test_what_the_texts_of_a_group_add_is_on_average_the_groups_value(result, tw
 def test_each_head_keeps_its_own_texts_with_their_twins(result):
     kept = result.texts_to_keep(2)
     first = result.top(1).iloc[0]
-    head = HeadId(int(first["layer"]), int(first["head"]))
-    own = [text for text in kept if text.head == head]
-    assert len({text.id for text in own}) == 3
-    assert {text.role for text in own} >= {"stereotype", "anti-stereotype", "twin stereotype"}
+    own = kept[(kept["layer"] == first["layer"]) & (kept["head"] == first["head"])]
+    assert own["id"].nunique() == 3
+    assert {*own["role"]} >= {"stereotype", "anti-stereotype", "twin stereotype"}
+    stereotype = own[own["role"] == "stereotype"]
     table = result.items.items.set_index("id")
-    assert all(
-        text.text == table.loc[text.id, "stereotype"] for text in own if text.role == "stereotype"
-    )
+    assert list(stereotype["text"]) == list(table.loc[stereotype["id"], "stereotype"])
 
 
 def test_heads_are_those_of_the_ranking_and_survivors_below_them(result):
-    assert result.texts_to_keep(0) == []
-    heads = list(dict.fromkeys(text.head for text in result.texts_to_keep(3)))
-    tables = result.top(3), result.survivors().head(3)
-    ranked = [HeadId(*row) for t in tables for row in t[["layer", "head"]].to_numpy().tolist()]
-    assert heads == list(dict.fromkeys(ranked))
+    assert result.texts_to_keep(0).empty
+    wanted = result.texts_to_keep(3), result.top(3), result.survivors().head(3)
+    heads, *ranked = (table[["layer", "head"]].drop_duplicates() for table in wanted)
+    expected = pd.concat(ranked).drop_duplicates()
+    assert heads.to_numpy().tolist() == expected.to_numpy().tolist()

@@ -11,8 +11,8 @@ import pytest
 from tda_bias import HeadBias, HeadBiasConfig, head_bias
 from tda_bias.heads.items import (
     MAX_TOKENS,
+    WANTED_COLUMNS,
     KeptPatterns,
-    PatternText,
     example_pattern,
     kept_patterns,
 )
@@ -23,8 +23,9 @@ from tda_bias.types import HeadId, InputError
 from tests.support.runs import record_of
 
 
-def wanted(text: str, *heads: HeadId) -> list[PatternText]:
-    return [PatternText("gender", head, "id", "stereotype", text) for head in heads]
+def wanted(text: str, *heads: HeadId) -> pd.DataFrame:
+    rows = [("gender", head.layer, head.head, "id", "stereotype", text) for head in heads]
+    return pd.DataFrame(rows, columns=list(WANTED_COLUMNS))
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +36,10 @@ def triple():
 def test_a_kept_pattern_is_that_of_the_text_read_alone_in_half_precision(tiny, triple):
     model = tiny("gpt2")
     heads = HeadId(0, 1), HeadId(1, 3)
-    texts = [*wanted(triple.texts()[1], HeadId(1, 0)), *wanted(triple.texts()[0], *heads)]
+    texts = pd.concat([wanted(triple.texts()[1], HeadId(1, 0)), wanted(triple.texts()[0], *heads)])
     kept = kept_patterns(model, texts)
     alone = example_pattern(model, triple)
-    assert list(kept.table["text"]) == [text.text for text in texts]
+    assert kept.table[list(WANTED_COLUMNS)].to_numpy().tolist() == texts.to_numpy().tolist()
     assert json.loads(kept.table["tokens"].iloc[1]) == list(alone.tokens)
     for pattern, head in zip(kept.patterns[1:], heads, strict=True):
         assert pattern.dtype == np.float16
@@ -55,8 +56,8 @@ def test_edges_by_what_is_written_are_kept_as_the_run_read_them(tiny, triple):
 
 
 def test_a_text_that_makes_no_readable_picture_is_left_out(tiny):
-    texts = wanted("he " * (MAX_TOKENS + 1), HeadId(0, 0)) + wanted("he and she", HeadId(0, 0))
-    kept = kept_patterns(tiny("gpt2"), texts)
+    texts = [wanted(text, HeadId(0, 0)) for text in ("he " * (MAX_TOKENS + 1), "he and she")]
+    kept = kept_patterns(tiny("gpt2"), pd.concat(texts))
     assert list(kept.table["text"]) == ["he and she"]
 
 
@@ -108,18 +109,10 @@ def test_one_call_draws_a_heads_attention_with_the_tokens_on_both_axes(loaded):
     for axis in (ax.xaxis, ax.yaxis):
         assert [text.get_text() for text in axis.get_ticklabels()] == list(loaded.example.tokens)
     np.testing.assert_array_equal(ax.images[0].get_array(), loaded.example.patterns[1, 2])
-    row = loaded.kept.table.iloc[0]
-    head = HeadId(int(row["layer"]), int(row["head"]))
-    ax = loaded.plot_attention(head, row["id"], role=row["role"])
-    np.testing.assert_array_equal(ax.images[0].get_array(), loaded.kept.patterns[0])
-    assert [text.get_text() for text in ax.get_xticklabels()] == json.loads(row["tokens"])
 
 
-def test_what_was_not_kept_cannot_be_drawn(loaded):
-    head = HeadId(*map(int, loaded.kept.table[["layer", "head"]].iloc[0]))
-    with pytest.raises(InputError, match="no pattern of .* of 'x' was kept; items: "):
-        loaded.plot_attention(head, "x")
+def test_what_is_not_there_cannot_be_drawn(loaded):
     with pytest.raises(InputError, match="L9H9 does not exist"):
         loaded.plot_attention(HeadId(9, 9))
-    with pytest.raises(InputError, match="--keep-patterns"):
-        replace(loaded, run=None).plot_attention(head)
+    with pytest.raises(InputError, match=r"no example; add one by `with_patterns"):
+        replace(loaded, run=None).plot_attention(HeadId(0, 0))

@@ -1,11 +1,9 @@
-"""Results at the end of a notebook's cell, and as arrays with named axes."""
+"""Results at the end of a notebook's cell."""
 
-import builtins
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib.metadata import version
 from unittest.mock import MagicMock
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -89,45 +87,6 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
     assert "first 8 of 500" in text
     assert "<script" not in text
     assert len(text) < 20_000
-
-
-def test_named_axes_find_every_number_of_the_tables(heads_run):
-    maps = heads_run.to_xarray()
-    assert maps["z_relative"].dims == ("category", "layer", "head")
-    assert list(maps["category"].values) == heads_run.categories
-    for row in heads_run.category.to_dict("records"):
-        place = {name: row[name] for name in ("category", "layer", "head")}
-        assert maps["evidence_relative"].sel(place) == row["evidence_relative"]
-    for row in heads_run.combined.iloc[::7].to_dict("records"):
-        here = maps.isel(
-            group=(maps["group"] == row["group"]) & (maps["category_of_group"] == row["category"])
-        ).sel(layer=row["layer"], head=row["head"])
-        np.testing.assert_array_equal(here["combined_relative"], [row["combined_relative"]])
-
-
-def test_groups_of_one_name_in_two_categories_stay_apart(heads_run):
-    combined, groups = heads_run.combined.copy(), heads_run.groups.copy()
-    names = dict.fromkeys(["girl", "nurse"], "same")
-    both = replace(
-        heads_run,
-        combined=combined.replace({"group": names}),
-        groups=groups.replace({"group": names}),
-    )
-    maps = both.to_xarray()
-    assert len(maps["group"]) == len(heads_run.groups)
-
-
-def test_without_xarray_one_line_says_how_to_get_it(heads_run, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **options):
-        if name == "xarray":
-            raise ImportError(name)
-        return real(name, *rest, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"pip install 'tdabias\[notebooks\]'"):
-        heads_run.to_xarray()
 
 
 def test_a_bar_follows_what_is_done(capsys):

@@ -259,7 +259,6 @@ def test_a_head_undefined_in_a_group_is_averaged_over_the_others_and_in_all_has_
     for terms in groups:
         terms[:, 0] = np.nan
     found = hot_spots(in_groups(groups, rngs(), n_resamples=99))
-    assert found.n_groups.tolist() == [0, 3, 2, 3, 3, 3]
     rows = [z_over_heads(np.abs(terms.sum(0))) for terms in groups]
     np.testing.assert_allclose(found.z[2], (rows[1][2] + rows[2][2]) / 2)
     assert np.isfinite(found.pvalue[1:]).all()

@@ -1,11 +1,14 @@
 """The interactive map holds the numbers of the tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.heads.result import HeadBias
+from tda_bias.heads.items import ITEMS_ARRAYS
+from tda_bias.heads.result import NULLS, HeadBias
 from tda_bias.plots.explorer import explorer
 from tda_bias.runs.run import open_run
 from tests.support.reports import runs_for_report, unpacked
@@ -110,12 +113,10 @@ def test_the_texts_that_carry_a_head_come_with_their_texts(shown):
     assert of(shown)["texts"][carried["item"][0][0]]["stereotype"]
 
 
-def test_a_run_without_items_patterns_and_draws_still_has_its_maps(folder, tmp_path):
-    from dataclasses import replace
-
+def test_a_run_without_patterns_has_all_the_rest(folder, shown, tmp_path):
     result = HeadBias.load(folder)
-    replace(result, run=None, extras={}).save(tmp_path)
-    shown = explorer(open_run(tmp_path), [])
-    assert of(shown)["patterns"] == []
-    assert of(shown)["maps"][0]["nulls"] is None
-    assert of(shown)["values"] == {}
+    replace(result, run=None, extras={ITEMS_ARRAYS: result.items, NULLS: result.nulls}).save(
+        tmp_path
+    )
+    without = of(explorer(open_run(tmp_path), [open_run(folder / "ablate")]))
+    assert without == {**of(shown), "patterns": []}
