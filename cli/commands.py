@@ -38,7 +38,7 @@ PANELS = {
         "cost.",
     },
     "Read": {
-        "report": "Write one page that opens anywhere: findings, map of heads, texts, charts, "
+        "report": "Write one page that opens anywhere: findings, map of heads, texts, figures, "
         "tables.",
         "show": "Print a finished run again, from its folder and without the model.",
         "figures": "Draw every figure and table that saved runs allow, ready for print.",

@@ -38,7 +38,7 @@ class ReportSettings(OutputSettings):
 
 @command(ReportSettings)
 def report(settings: ReportSettings) -> None:
-    """Write one page that opens anywhere: findings, map of heads, texts, charts, tables."""
+    """Write one page that opens anywhere: findings, map of heads, texts, figures, tables."""
     import pandas as pd
 
     refuse_file_of_a_run(settings.out, setting="out")
@@ -71,13 +71,15 @@ def report(settings: ReportSettings) -> None:
 def _section(run: Run, runs: Sequence[Run]) -> Section:
     from tda_bias.plots.run_page import page_parts
 
+    from .figures import catalogue
+
     record = json.loads(run.record.model_dump_json())
     return Section(
         title=f"tdabias {run.command}: {run.model} ({run.folder.name})",
         findings=_findings_and_remarks(run),
         command=_again(run),
         record=json.dumps(record, indent=1, ensure_ascii=False),
-        **page_parts(run, runs),
+        **page_parts(run, runs, catalogue()),
     )
 
 

@@ -1,38 +1,54 @@
-"""A run's charts and tables, as the page of ``tdabias report`` shows them."""
+"""A run's figures and tables, as the page of ``tdabias report`` shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
+from PIL import Image
 
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.result import HeadBias
-from tda_bias.plots import charts
+from tda_bias.plots.behaviour import plot_prune_curve
 from tda_bias.plots.explorer import explorer
-from tda_bias.runs.page import Chart
+from tda_bias.runs.figures import Entry, captioned, print_style
+from tda_bias.runs.page import Picture
+from tda_bias.runs.result import save_figure
 from tda_bias.runs.run import Run, made_from
 
-_CHARTS: dict[str, Callable[[Run], list[Chart]]] = {
-    "ablate": charts.ablate,
-    "ablate curve": charts.prune_curve,
-    "compare": charts.compare,
-    "crossref": charts.crossref,
-    "debias": charts.debias,
-    "pvf": charts.pvf,
-    "unqover": charts.unqover,
-}
+# Pixels of CSS to an inch of print, and of a picture to one of these: screens have two.
+_INCH, _SHARP = 96, 2
+
+
+def _prune_curve(runs: Sequence[Run]) -> Figure:
+    """What the command draws in its folder."""
+    curve = runs[0].load(PruneCurve.load).curve
+    return captioned(
+        plot_prune_curve(curve), "A ranking helps if its line is closer to 0 than the band."
+    )
+
+
+# Beside the catalogue, which has no figure of these runs.
+_CURVE = Entry("prune_curve", "Bias left, and its cost, while heads are ablated", "ablate curve",
+               _prune_curve)  # fmt: skip
 # Columns of heads that only other programs read.
 _LEFT_OUT = ("model", "n_", "z_null_", "sd_null_")
 
 
-def page_parts(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
-    """Charts and tables of a run, of heads the map and its tables: fields of a ``Section``.
+def page_parts(run: Run, runs: Sequence[Run], catalogue: Sequence[Entry]) -> dict[str, Any]:
+    """Figures and tables of a run, of heads the map and its tables: fields of a ``Section``.
 
     Args:
         run: The run.
         runs: All of the page, which may have the texts of its items or be made from it.
+        catalogue: The figures there are.
+
+    Raises:
+        InputError: if a file of the run is damaged.
     """
     if run.command == "heads":
         result = run.load(HeadBias.load)
@@ -44,12 +60,32 @@ def page_parts(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
         ]
         tables = {"heads": result.category[columns], "groups": result.groups.drop(columns="model")}
         return {"explorer": explorer(run, others), "tables": tables}
-    texts = _item_texts(runs)
-    if run.command == "stereoset":
-        drawn = charts.stereoset(run, texts)
-    else:
-        drawn = _CHARTS[run.command](run) if run.command in _CHARTS else []
-    return {"charts": drawn, "tables": _tables(run, texts)}
+    return {
+        "pictures": _pictures(run, (*catalogue, _CURVE)),
+        "tables": _tables(run, _item_texts(runs)),
+    }
+
+
+@print_style()
+def _pictures(run: Run, catalogue: Sequence[Entry]) -> list[Picture]:
+    """The figures that one run of its command allows."""
+    return [
+        _picture(entry.title, entry.draw([run]))
+        for entry in catalogue
+        if entry.command == run.command and entry.fewest == 1 and entry.holds(run)
+    ]
+
+
+def _picture(title: str, figure: Figure) -> Picture:
+    """A figure with its caption as text, which is read where the picture is too small for it."""
+    caption = str(figure.get_label())
+    figure.supxlabel("")
+    whole, file = BytesIO(), BytesIO()
+    save_figure(whole, figure, dpi=_SHARP * _INCH)
+    # 256 colours are enough, and make a third of the size.
+    Image.open(whole).convert("RGB").quantize().save(file, "PNG", optimize=True)
+    width, height = (round(_INCH * inches) for inches in figure.get_size_inches())
+    return Picture(title, file.getvalue(), width, height, caption)
 
 
 def _tables(run: Run, texts: dict[str, str]) -> dict[str, pd.DataFrame]:

@@ -74,7 +74,11 @@ def print_figure(width: float, height: float) -> Figure:
 
 
 def captioned(figure: Figure, text: str) -> Figure:
-    """The figure with a line under it: how much data, and what to compare it with."""
+    """The figure with a line under it: how much data, and what to compare it with.
+
+    The label of the figure is the same in one line.
+    """
+    figure.set_label(text)
     width = int(figure.get_figwidth() * 22)
     figure.supxlabel(textwrap.fill(text, width), fontsize=6, x=0.01, ha="left", color="#333333")
     return figure

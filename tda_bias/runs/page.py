@@ -1,8 +1,8 @@
-"""One self-contained page of findings, charts and tables, and the audit that it may hold.
+"""One self-contained page of findings, pictures and tables, and the audit that it may hold.
 
 Everything that comes from data reaches the page as escaped text or as compressed JSON that scripts
 put into text nodes. The page's own policy lets a browser run the scripts that stand here, known by
-their hashes, and nothing else, and fetch nothing.
+their hashes, and nothing else, and fetch nothing; pictures stand in the page itself.
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ MAX_BYTES = 5_000_000
 # Rows of a table that a page holds; the run's own file has all.
 MAX_ROWS = 3_000
 _SCRIPTS = (
-    "vega.min.js",
-    "vega-lite.min.js",
-    "vega-interpreter.js",
     "sortable.min.js",
     "sortable.a11y.min.js",
     "page.js",
@@ -47,20 +44,27 @@ _SCRIPTS = (
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart.
+class Picture:
+    """A figure of a run.
 
     Attributes:
         title: What it shows.
-        spec: Its form in Vega-Lite, without data.
-        rows: The data.
-        note: How to read it.
+        png: Its file.
+        width: On the page, in pixels of CSS.
+        height: Likewise.
+        caption: What it is drawn from, and what to compare it with.
     """
 
     title: str
-    spec: Mapping[str, Any]
-    rows: pd.DataFrame
-    note: str = ""
+    png: bytes
+    width: int
+    height: int
+    caption: str = ""
+
+    @property
+    def address(self) -> str:
+        """The file as an address that holds it."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Section:
     Attributes:
         title: Of the section.
         findings: In words, each with what it is about.
-        charts: Pictures.
+        pictures: Its figures.
         tables: By name; each can be sorted, and downloaded as a file of that name.
         explorer: Data of the interactive map of heads, as ``explorer.js`` reads it.
         command: A command line that makes the run again.
@@ -79,7 +83,7 @@ class Section:
 
     title: str
     findings: Sequence[tuple[str, Finding]] = ()
-    charts: Sequence[Chart] = ()
+    pictures: Sequence[Picture] = ()
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     explorer: Mapping[str, Any] | None = None
     command: str = ""
@@ -104,14 +108,15 @@ def page_html(
     from markupsafe import Markup
 
     scripts, style = [_asset(name) for name in _SCRIPTS], _asset("page.css")
-    # Under this policy nothing runs or is fetched but these scripts and this style sheet.
+    # Under this policy nothing runs or is fetched but these scripts, this style sheet, and pictures
+    # that stand in the page.
     hashes = [
         f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
         for part in (*scripts, style)
     ]
     policy = (
         f"default-src 'none'; script-src {' '.join(hashes[:-1])}; style-src {hashes[-1]}; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     # Nothing of the data is markup, and a third of it is as large: `readSections` in `page.js`.
     data = json.dumps(page_data(sections), ensure_ascii=False, allow_nan=False).encode()
@@ -155,10 +160,6 @@ def page_data(sections: Sequence[Section]) -> list[dict[str, Any]]:
     return [
         {
             "explorer": section.explorer,
-            "charts": [
-                {"spec": dict(chart.spec), "rows": column_data(chart.rows), "title": chart.title}
-                for chart in section.charts
-            ],
             "tables": [
                 {"name": name, "of": len(table), **column_data(table.head(MAX_ROWS))}
                 for name, table in section.tables.items()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -76,17 +77,24 @@ class RunWriter:
 
 
 def save_figure(
-    path: Path, figure: Figure, *, dpi: int = 200, metadata: Mapping[str, Any] | None = None
+    file: Path | BytesIO,
+    figure: Figure,
+    *,
+    dpi: int = 200,
+    metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
+    """Write a figure in the format of the path's ending, or as PNG into memory.
+
+    The same figure gives the same bytes.
+    """
     import matplotlib as mpl
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):  # also of what was drawn in another style
         text.set_parse_math(False)
-    undated = {"Date": None} if path.suffix == ".svg" else None
+    undated = {"Date": None} if isinstance(file, Path) and file.suffix == ".svg" else None
     with mpl.rc_context({"svg.hashsalt": "tdabias", "text.parse_math": False}):
-        figure.savefig(path, dpi=dpi, metadata=metadata or undated)
+        figure.savefig(file, dpi=dpi, metadata=metadata or undated)
 
 
 @contextmanager

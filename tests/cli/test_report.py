@@ -1,6 +1,7 @@
 """``tdabias report``: from folders of runs to one file."""
 
 import json
+import re
 
 import pytest
 
@@ -41,17 +42,19 @@ def test_what_was_made_from_a_run_stands_beside_it(runs, tmp_path, capsys):
     assert f"tdabias report {runs[0]}" in text.replace("&#39;", "")
 
 
-def test_runs_of_words_and_questions_have_their_sentence_and_their_chart(folders, tmp_path):
+def test_runs_of_words_and_questions_have_their_sentence_and_their_figures(folders, tmp_path):
     questions = with_tables(folders / "gender_race", tmp_path)
-    for folder, said in (
-        (folders / "pvf0", "of which prejudice R_p"),
-        (questions, "Asked about"),
+    for folder, said, figures in (
+        (folders / "pvf0", "of which prejudice R_p", ["signed means", "distributions", "templ"]),
+        (questions, "Asked about", ["by subject", "ranked by", "Interaction"]),
     ):
         out = tmp_path / "r.html"
         assert run(["report", str(folder), "--out", str(out)]) == 0
         text = out.read_text(encoding="utf-8")
         assert said in text
-        assert 'class="chart"' in text
+        titles = re.findall(r'<img src="data:image/png;base64,[^"]+" alt="([^"]+)"', text)
+        assert len(titles) == text.count("<img") == len(figures)
+        assert all(words in title for words, title in zip(figures, titles, strict=True))
 
 
 def test_an_audit_is_added_where_it_is_asked_for(runs, tmp_path):

@@ -1,35 +1,37 @@
 "use strict";
 // The map of heads, and everything that is known of the one that is chosen.
 
-const perGroup = {
-  height: { step: 18 }, encoding: { y: { field: "group", type: "nominal", sort: null, title: null } },
-  layer: [
-    { mark: { type: "rule", color: "var(--soft)", aria: false }, encoding: { x: { datum: 0 }, y: null } },
-    { mark: { type: "rule", color: "var(--first)", strokeWidth: 2 }, encoding: {
-      x: { field: "low", type: "quantitative", title: "value, with its 95 % interval over texts" },
-      x2: { field: "high" } } },
-    { mark: { type: "point", filled: true, color: "var(--first)", size: 50 }, encoding: {
-      x: { field: "value", type: "quantitative" }, tooltip: { field: "tip" } } },
-  ],
-};
-const nullShape = {
-  height: 150, layer: [
-    { transform: [{ filter: "datum.density !== null" }],
-      mark: { type: "bar", color: "var(--second)", opacity: 0.6 }, encoding: {
-        x: { field: "low", type: "quantitative", title: "value of the map", scale: { zero: false } },
-        x2: { field: "high" },
-        y: { field: "density", type: "quantitative", title: null, axis: null }, y2: { datum: 0 } } },
-    { transform: [{ filter: "datum.density === null" }],
-      mark: { type: "rule", color: "var(--first)", strokeWidth: 3 }, encoding: {
-        x: { field: "low", type: "quantitative" }, tooltip: { field: "tip" } } },
-  ],
-};
+const WIDTH = 400;
+
+/** Round numbers between two, for the marks of an axis. */
+function marksBetween(low, high) {
+  const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((times) => times * power >= rough);
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, n) => (first + n) * step);
+}
+
+/** Fill a place with an axis of these values below an empty drawing; returns it, and what places a value. */
+function drawingIn(place, label, values, { left, height, title }) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const [low, high] = least < most ? [least, most] : [least - 1, most + 1];
+  const at = (value) => left + (WIDTH - left - 12) * (value - low) / (high - low);
+  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${height + 34}`, role: "img", "aria-label": label });
+  svg.append(drawn("line", { class: "axis", x1: left, x2: WIDTH, y1: height, y2: height }));
+  for (const value of marksBetween(low, high)) {
+    svg.append(
+      drawn("line", { class: "mark", x1: at(value), x2: at(value), y1: 0, y2: height }),
+      drawn("text", { x: at(value), y: height + 13, "text-anchor": "middle" }, numberText(value)));
+  }
+  svg.append(drawn("text", { x: (left + WIDTH) / 2, y: height + 29, "text-anchor": "middle" }, title));
+  place.replaceChildren(svg);
+  return { svg, at };
+}
 
 class Explorer {
   constructor(place, data, number) {
     Object.assign(this, { place, data, number, head: null });
     this.category = Object.keys(data.categories)[0];
-    this.views = {};
     this.build();
     this.showMap();
   }
@@ -181,14 +183,6 @@ class Explorer {
       ...rest.map((line) => element("p", { class: "remark" }, line)));
   }
 
-  async update(name, place, spec, rows) {
-    if (!this.views[name]) this.views[name] = chartIn(place, spec, rows);
-    else {
-      const view = await this.views[name];
-      await view.data("rows", rows).runAsync();
-    }
-  }
-
   showGroups() {
     const values = this.of.values[this.map.kind];
     values.numbers ??= unpacked(values.packed);
@@ -202,23 +196,57 @@ class Explorer {
       return { group, tip, value, low, high };
     }).filter((row) => !Number.isNaN(row.value));
     this.groupsTitle.textContent = `Group by group, ${values.label}`;
-    this.update("groups", this.groups, { ...perGroup, description: "Values of the head by group" }, rows);
+    this.drawGroups(rows);
   }
 
+  /** A point in a row for each group, on its interval where it has one. */
+  drawGroups(rows) {
+    if (!rows.length) { this.groups.replaceChildren(); return; }
+    const ends = rows.flatMap(({ low, value, high }) => [low, value, high]);
+    const { svg, at } = drawingIn(this.groups, "Values of the head by group",
+      [0, ...ends.filter((end) => !Number.isNaN(end))],
+      { left: 110, height: 18 * rows.length, title: "value, with its 95 % interval over texts" });
+    svg.append(drawn("line", { class: "axis", x1: at(0), x2: at(0), y1: 0, y2: 18 * rows.length }));
+    rows.forEach(({ group, tip, value, low, high }, place) => {
+      const y = 18 * place + 9, row = drawn("g");
+      const name = group.length > 16 ? `${group.slice(0, 15)}…` : group;
+      row.append(drawn("title", {}, tip),
+        drawn("text", { x: 104, y: y + 4, "text-anchor": "end" }, name));
+      if (!Number.isNaN(low)) {
+        row.append(drawn("line", { class: "interval", x1: at(low), x2: at(high), y1: y, y2: y }));
+      }
+      row.append(drawn("circle", { class: "value", cx: at(value), cy: y, r: 4 }));
+      svg.append(row);
+    });
+  }
+
+  /** How often exchange of labels gives which value, and the head's own. */
   showChance() {
     const { map } = this;
     map.nulls.numbers ??= unpacked(map.nulls.packed);
     const heads = this.cells.length, bins = map.nulls.numbers.length / heads - 1;
     const point = (place) => map.nulls.numbers[place * heads + this.head];
-    const rows = [];
+    const bars = [];
     for (let bin = 0; bin < bins; bin += 2) {
       const low = point(bin), high = point(Math.min(bin + 2, bins));
-      if (high > low) rows.push({ low, high, density: 1 / (high - low) });
+      if (high > low) bars.push({ low, high, density: 1 / (high - low) });
     }
     const value = map.tested[this.head];
-    rows.push({ low: value, high: value, density: null, tip: `this head: ${numberText(value)}` });
-    const description = "Values under exchange of labels, and the head's own";
-    this.update("chance", this.chance, { ...nullShape, description }, rows);
+    const known = value === null ? [] : [value];
+    const ends = [...known, ...bars.flatMap(({ low, high }) => [low, high])];
+    if (!ends.length) { this.chance.replaceChildren(); return; }
+    const { svg, at } = drawingIn(this.chance, "Values under exchange of labels, and the head's own",
+      ends, { left: 12, height: 150, title: "value of the map" });
+    const most = Math.max(...bars.map(({ density }) => density));
+    for (const { low, high, density } of bars) {
+      const height = 150 * density / most;
+      svg.append(drawn("rect", { class: "bar", x: at(low), width: at(high) - at(low), y: 150 - height, height }));
+    }
+    for (const own of known) {
+      const line = drawn("line", { class: "own", x1: at(own), x2: at(own), y1: 0, y2: 150 });
+      line.append(drawn("title", {}, `this head: ${numberText(own)}`));
+      svg.append(line);
+    }
   }
 
   showRanks() {

@@ -1,5 +1,5 @@
 "use strict";
-// Charts, tables and the box beside the pointer. Data becomes text nodes, never markup.
+// Tables and the box beside the pointer. Data becomes text nodes, never markup.
 
 /** What the page holds, section by section; ``ready`` tells when it is there. */
 let sections = [];
@@ -12,7 +12,7 @@ async function readSections() {
 }
 const ready = readSections();
 ready.catch((error) => {
-  const said = "The maps, charts and tables need a browser of 2023 or later "
+  const said = "The maps and tables need a browser of 2023 or later "
     + `(Chrome 80, Firefox 113, Safari 16.4): ${error.message}`;
   document.getElementById("main").prepend(element("p", { class: "remark", role: "alert" }, said));
 });
@@ -52,12 +52,6 @@ function numberText(value, digits = 3) {
   return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(digits)));
 }
 
-function rowsOf({ names, columns }) {
-  const length = columns.length ? columns[0].length : 0;
-  return Array.from({ length }, (_, row) =>
-    Object.fromEntries(names.map((name, column) => [name, columns[column][row]])));
-}
-
 // -- the box beside the pointer --
 
 const tip = document.getElementById("tip");
@@ -71,48 +65,7 @@ function showTip(text, x, y) {
   tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
 }
 
-function tipOfChart(_, event, __, value) {
-  const lines = typeof value === "object" && value !== null
-    ? Object.entries(value).map(([name, text]) => `${name}: ${text}`) : [value ?? ""];
-  showTip(lines.join("\n"), event.clientX ?? 0, event.clientY ?? 0);
-}
-
-// -- charts --
-
-const axis = {
-  labelColor: "var(--text)", titleColor: "var(--text)", tickColor: "var(--line)",
-  domainColor: "var(--soft)", gridColor: "var(--line)", gridOpacity: 0.5, labelLimit: 150,
-  labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
-};
-const look = {
-  background: null, font: "system-ui, sans-serif", axis, view: { stroke: null },
-  legend: { labelColor: "var(--text)", titleColor: "var(--text)", labelFontSize: 12 },
-  title: { color: "var(--text)", anchor: "start", fontSize: 13, fontWeight: "normal" },
-  header: { labelColor: "var(--text)", titleColor: "var(--text)" },
-};
-const autosize = { type: "fit-x", contains: "padding" };
-
-/** A Vega-Lite chart in a place; resolves to its view. */
-async function chartIn(place, spec, rows) {
-  const full = { width: "container", autosize, data: { name: "rows", values: rows }, ...spec, config: look };
-  const compiled = vegaLite.compile(full, { logger: vega.logger(vega.Error) }).spec;
-  const view = new vega.View(vega.parse(compiled, null, { ast: true }), {
-    expr: vega.expressionInterpreter, renderer: "svg", container: place, hover: true,
-    tooltip: tipOfChart, logLevel: vega.Error,
-  });
-  await view.runAsync();
-  place.querySelector("svg")?.setAttribute("aria-label", spec.description ?? "chart");
-  place.dataset.ready = "yes";
-  return view;
-}
-
-/** All charts, one after the other: printing waits for nothing, so none may be drawn late. */
-async function drawCharts() {
-  for (const place of document.querySelectorAll(".chart[data-chart]")) {
-    const { spec, rows } = sections[place.dataset.section].charts[place.dataset.chart];
-    await chartIn(place, spec, rowsOf(rows));
-  }
-}
+// -- tables --
 
 // On paper nothing can be unfolded: what is folded below a finding, and tables, are printed.
 let unfolded = [];
@@ -122,8 +75,6 @@ addEventListener("beforeprint", () => {
   unfolded.forEach((place) => { place.open = true; });
 });
 addEventListener("afterprint", () => unfolded.forEach((place) => { place.open = false; }));
-
-// -- tables --
 
 function csvOf({ names, columns }) {
   const cell = (value) => {
@@ -184,7 +135,4 @@ function lateTables() {
 
 addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
 addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
-ready.then(() => {
-  drawCharts();
-  lateTables();
-});
+ready.then(lateTables);

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tda_bias.runs import page as pages
-from tda_bias.runs.page import Chart, Section, column_data, packed, page_html
+from tda_bias.runs.page import Picture, Section, column_data, packed, page_html
 from tda_bias.runs.text import Finding
 from tda_bias.types import InputError
 from tests.support.reports import unpacked
@@ -27,7 +27,7 @@ def hostile_page() -> str:
     section = Section(
         title=HOSTILE,
         findings=[(HOSTILE, Finding(result=[HOSTILE], control=[HOSTILE]))],
-        charts=[Chart(HOSTILE, {"mark": "point"}, frame, HOSTILE)],
+        pictures=[Picture(HOSTILE, b"<script>", 200, 100, HOSTILE)],
         tables={HOSTILE: frame},
         explorer={"name": HOSTILE},
         command=HOSTILE,
@@ -45,7 +45,7 @@ def test_a_page_that_cannot_be_mailed_is_refused(monkeypatch):
 def test_names_that_would_like_to_be_code_are_text():
     text = hostile_page()
     assert text.count("<script>") == len(pages._SCRIPTS)
-    assert "<img" not in text
+    assert re.findall("<img src=[^ ]*", text) == ['<img src="data:image/png;base64,PHNjcmlwdD4="']
     assert "{{7*7}}" in text  # not computed
     assert "alert(1)</script>" not in text.replace("&lt;/script&gt;", "")
 
@@ -71,6 +71,7 @@ def test_the_policy_names_each_script_and_the_style_by_its_hash_and_allows_nothi
     ]
     assert re.findall(r"'sha256-[^']*'", policy) == hashes
     assert "unsafe" not in policy
+    assert "; img-src data:;" in policy
     assert policy.startswith("default-src 'none';")
     assert "http" not in policy
 
