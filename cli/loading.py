@@ -70,9 +70,18 @@ def language_model(
         InputError: as ``load_language_model``.
     """
     with _loading(name, settings, console) as placement:
+        from tda_bias.models.hooks import slowdown_of_half
         from tda_bias.models.load import load_language_model
 
-        return load_language_model(name, **{**placement, **options})
+        model = load_language_model(name, **{**placement, **options})
+    half = settings.model_dump(include={"precision"}).get("precision") == "bfloat16"
+    if half and (times := slowdown_of_half(model.device)) > 2:
+        say(
+            console,
+            f"bfloat16 takes {times:.0f} times as long as float32 on this processor, which has no "
+            "instructions for it; leave --precision out",
+        )
+    return model
 
 
 def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedModel:

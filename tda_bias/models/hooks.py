@@ -6,6 +6,7 @@ output projection (``AttentionLayer``).
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -198,6 +199,21 @@ def head_means(
 # -- precision ------------------------------------------------------------------------------------
 
 Precision = Literal["float32", "bfloat16"]
+
+
+def slowdown_of_half(device: torch.device) -> float:
+    """How many times as long as in float32 a product of matrices takes in bfloat16, measured now.
+
+    Processors without instructions for bfloat16 need tens of times as long; of other devices none
+    is measured.
+    """
+    if device.type != "cpu":
+        return 1.0
+    seconds = []
+    for dtype in (torch.float32, torch.bfloat16):
+        matrix = torch.ones(256, 256, dtype=dtype)
+        seconds.append(min(timeit.repeat("m @ m", globals={"m": matrix}, repeat=5, number=1)))
+    return seconds[1] / seconds[0]
 
 
 class Computing:

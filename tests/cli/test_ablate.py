@@ -52,12 +52,14 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     assert AblationStudy.load(out).record.twinned == found.record.twinned
 
 
-def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys):
+def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tda_bias.models.hooks.slowdown_of_half", lambda _: 49.4)
     out = tmp_path / "out"
     command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
     assert run([*command, "--precision", "bfloat16"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed, remarks = (" ".join(text.split()) for text in capsys.readouterr())
     assert "computed in bfloat16: numbers are rounded" in printed
+    assert "bfloat16 takes 49 times as long as float32 on this processor" in remarks
     assert AblationStudy.load(out).record.precision == "bfloat16"
     assert run(command) == 2
     assert "precision was 'bfloat16', now 'float32'" in capsys.readouterr().err

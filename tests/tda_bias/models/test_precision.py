@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias.models.hooks import Computing
+from tda_bias.models.hooks import Computing, slowdown_of_half
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.scoring import Scorer
@@ -110,3 +110,8 @@ def test_rounding_is_not_taken_for_a_model_that_sees_what_comes_later(model):
     with Computing(model, "bfloat16").running():
         (rounded,) = Scorer(model, batch_size=4).log_probs([tree])
     np.testing.assert_allclose(rounded, exact, atol=0.3)
+
+
+def test_half_precision_is_timed_on_a_processor_alone():
+    assert slowdown_of_half(torch.device("meta")) == 1.0
+    assert slowdown_of_half(torch.device("cpu")) > 0.0
