@@ -270,7 +270,7 @@ def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequen
     if settings.data is not None:
         return settings.data, chosen.category, ()
     source = str(record.data.source) if record.data is not None else "starter"
-    return source, chosen.category, tuple(record.settings.get("group") or ())
+    return source, chosen.category, record.setting("group", ())
 
 
 def _again(settings: EditSettings, chosen: Chosen, rule: EditRule, mean_over: str) -> str:

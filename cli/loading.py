@@ -198,8 +198,8 @@ def triples_of_run(
     reach_hub_for(record.model.name, also=comes_from_hub(source))
     groups: tuple[str, ...] = ()
     if data is None:
-        groups = tuple(record.settings.get("group") or ())
-        limit = limit or record.settings.get("limit")
+        groups = record.setting("group", ())
+        limit = limit or record.setting("limit", 0) or None
     return load_triples(source, category=category, groups=groups, limit=limit), source
 
 
@@ -239,7 +239,7 @@ def model_of(record: RunRecord, given: str | None = None) -> str:
     Raises:
         InputError: if the run names a folder or file that is not there, as seen from here.
     """
-    name = given or record.settings.get("model") or record.model.name
+    name = given or record.setting("model", record.model.name)
     is_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if is_a_path and not Path(name).expanduser().exists():
         raise InputError(

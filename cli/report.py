@@ -181,7 +181,7 @@ class ShowSettings(OutputSettings):
 def show(settings: ShowSettings) -> None:
     """Print a finished run again, from its folder and without the model."""
     run = open_run(settings.run, *PRINTED)
-    printed(run, top=settings.top or run.record.settings.get("top") or 10).print(settings)
+    printed(run, top=settings.top or run.record.setting("top", 10)).print(settings)
 
 
 def printed(run: Run, *, top: int = 10) -> Output:

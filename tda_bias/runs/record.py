@@ -20,6 +20,7 @@ from tda_bias.runs.files import RECORD, now, to_json
 from tda_bias.types import Attention, InputError
 
 VERSION = 2
+V = TypeVar("V")
 # Commands whose runs have figures.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
 _PACKAGES = (
@@ -106,6 +107,32 @@ class RunRecord(RecordPart):
     made_from: dict[str, str] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=package_versions)
     files: dict[str, FileRecord] = Field(default_factory=dict)
+
+    def setting(self, name: str, default: V) -> V:
+        """Value of one of the command's settings.
+
+        Args:
+            name: The setting.
+            default: Value of a run that does not name it, or names null; it says which type is
+                meant. A tuple stands for several texts.
+
+        Raises:
+            InputError: if the record holds something else.
+        """
+        value: Any = self.settings.get(name)
+        if value is None:
+            return default
+        fits = type(value) is type(default)
+        if isinstance(default, tuple) and isinstance(value, list | tuple):
+            value = tuple(value)
+            fits = all(isinstance(item, str) for item in value)
+        if not fits:
+            raise InputError(
+                f"the record of the run is not as `tdabias {self.command}` writes it: "
+                f"`settings.{name}` is {value!r}; run it again"
+            )
+        found: V = value
+        return found
 
     @field_validator("files")
     @classmethod

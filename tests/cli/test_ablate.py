@@ -33,7 +33,7 @@ def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
     assert "mean beta" not in capsys.readouterr().out
     without = AblationStudy.load(out)
     assert without.record.twins is None
-    assert without.base["log_odds"] == pytest.approx(found.base["log_odds"], rel=1e-6)
+    assert without.record.base["log_odds"] == pytest.approx(found.record.base["log_odds"], rel=1e-6)
 
 
 def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
@@ -68,8 +68,8 @@ def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, c
     assert "numbers are rounded" not in capsys.readouterr().out
     exact = AblationStudy.load(out)
     assert exact.record.precision == "float32"
-    assert exact.base["log_odds"] != rounded.base["log_odds"]
-    assert exact.base["log_odds"] == pytest.approx(rounded.base["log_odds"], abs=0.5)
+    assert exact.record.base["log_odds"] != rounded.record.base["log_odds"]
+    assert exact.record.base["log_odds"] == pytest.approx(rounded.record.base["log_odds"], abs=0.5)
     assert run([*command, "--precision", "float16"]) == 2
     assert "`precision` must be" in capsys.readouterr().err
 

@@ -172,7 +172,7 @@ _FLAGS = {
     "edit RUN --how zero --out o --head L0H0": "got --head and a run",
     "edit --model MODEL --how zero --out o --head L0H1 --survivors": "`survivors` chooses among",
     "edit RUN --how zero --out .": "exists; a model is written into a new folder",
-    "edit RUN --as slices --out x.json --how zero": "`how` goes with a model; leave it out",
+    "edit RUN --as slices --out x.json --how zero": "`how` goes with a model, not with slices",
     "edit --as slices --out x.json": "slices are of heads of a run",
     "edit RUN --as slices --out x.json -c race": "--category must be one of gender",
     "edit RUN --as slices --out x.json --top 0": "`top` must be greater than or equal to 1; got 0",

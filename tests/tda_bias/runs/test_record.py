@@ -112,3 +112,21 @@ def test_it_fills_in_when_and_with_what_it_was_made():
     assert {"torch", "transformers", "python"} <= set(record.packages)
     assert record.version == 2
     assert record.created is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "default"),
+    [("ten", 10), (True, 10), (1.5, 10), ([1], 10), (3, "name"), ("girl", ()), ([1], ()), ({}, ())],
+)
+def test_a_setting_of_another_type_is_refused_by_name(value, default):
+    record = record_of(settings={"top": value})
+    with pytest.raises(InputError, match=r"`settings.top` is .*; run it again"):
+        record.setting("top", default)
+
+
+def test_what_the_command_was_told_is_given_back():
+    record = record_of(settings={"top": 3, "group": ["girl", "boy"], "limit": None})
+    assert record.setting("top", 10) == 3
+    assert record.setting("group", ()) == ("girl", "boy")
+    assert record.setting("limit", 0) == 0
+    assert record.setting("model", "tiny") == "tiny"
