@@ -38,7 +38,7 @@ def no_data_by_itself(monkeypatch):
 
 @pytest.fixture
 def scorers(monkeypatch):
-    """What reads log-probabilities during a test, in the order in which it was made."""
+    """The scorers that a test makes, in order."""
     made, begin = [], Scorer.__init__
 
     def remembered(self, *given, **options):

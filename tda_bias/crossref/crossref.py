@@ -167,7 +167,8 @@ def cross_reference(
         targets=table,
         correlations=pd.concat(tests, ignore_index=True),
         heads=pd.concat(
-            [tests.assign(quantity=name) for name, (tests, _) in maps.items()], ignore_index=True
+            [of_heads.assign(quantity=name) for name, (of_heads, _) in maps.items()],
+            ignore_index=True,
         ),
         record=CrossrefRecord(
             model=heads.record.model,

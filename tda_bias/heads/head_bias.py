@@ -79,20 +79,9 @@ def head_bias(
             f"its patterns with its own; got {type(model).__name__}"
         )
     config, clock = config or HeadBiasConfig(), Stopwatch()
-    if model.attention == "causal" and config.combine != "max":
-        raise InputError(
-            f"`combine` is for attention that goes both ways; that of {model.name} is causal and "
-            f"goes one way: leave out {config.combine}"
-        )
     if twins == "auto":
         twins = make_twins(triples) or None
-    ranked = {"location"} | ({"evidence"} if twins else set())
-    if config.adjust == "length" and config.rank_by in ranked:
-        raise InputError(
-            "`adjust` length changes the statistic of dispersion without twins, not what "
-            f"`rank_by` {config.rank_by} ranks{' with twins' if twins else ''}: rank by relative, "
-            "or leave the adjustment out (twins take length out too)"
-        )
+    _refuse_idle_settings(config, model, twins)
     with _evaluating(model):
         with clock.stage("tokenize"):
             groups, left_out = tokenized_groups(model, triples, twins)
@@ -154,6 +143,26 @@ def head_bias(
         tested.table, tested.combined, tested.category, tested.groups, record,
         extras={ITEMS_ARRAYS: items, NULLS: tested.nulls},
     )  # fmt: skip
+
+
+def _refuse_idle_settings(config: HeadBiasConfig, model: LoadedModel, twins: Twins | None) -> None:
+    """Refuse settings that would change nothing in this run.
+
+    Raises:
+        InputError: with what they are for.
+    """
+    if model.attention == "causal" and config.combine != "max":
+        raise InputError(
+            f"`combine` is for attention that goes both ways; that of {model.name} is causal and "
+            f"goes one way: leave out {config.combine}"
+        )
+    ranked = {"location"} | ({"evidence"} if twins else set())
+    if config.adjust == "length" and config.rank_by in ranked:
+        raise InputError(
+            "`adjust` length changes the statistic of dispersion without twins, not what "
+            f"`rank_by` {config.rank_by} ranks{' with twins' if twins else ''}: rank by relative, "
+            "or leave the adjustment out (twins take length out too)"
+        )
 
 
 def computed_group(

@@ -202,10 +202,10 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def slowdown_of_half(device: torch.device) -> float:
-    """How many times as long as in float32 a product of matrices takes in bfloat16, measured now.
+    """Time of a matrix product in bfloat16 over that in float32, measured now.
 
-    Processors without instructions for bfloat16 need tens of times as long; of other devices none
-    is measured.
+    Tens on a processor without instructions for bfloat16; 1 on other devices, which are not
+    measured.
     """
     if device.type != "cpu":
         return 1.0

@@ -25,7 +25,7 @@ _INCH, _SHARP = 96, 2
 
 
 def _prune_curve(runs: Sequence[Run]) -> Figure:
-    """What the command draws in its folder."""
+    """The prune curve, as ``ablate --curve`` draws it, with a caption."""
     curve = runs[0].load(PruneCurve.load).curve
     return captioned(
         plot_prune_curve(curve), "A ranking helps if its line is closer to 0 than the band."
