@@ -143,8 +143,11 @@ def chosen(
     ``of`` names them in messages, ``division`` is the attribute that divides a group.
 
     Raises:
-        InputError: if a group does not occur, naming the first and those that are spelled alike.
+        InputError: if ``limit`` is below 1, or a group does not occur, naming the first and those
+            that are spelled alike.
     """
+    if limit is not None and limit < 1:
+        raise InputError(f"`limit` must be at least 1; got {limit}")
     names = sorted({item.group for item in items})
     for group in groups or ():
         if group not in names:
@@ -268,13 +271,7 @@ def text_comes_from_hub(source: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class NeutralText:
-    """A text to be read from beginning to end: for perplexity and the divergence of two models.
-
-    Attributes:
-        text: The text.
-        source: Where it was read.
-        revision: What pins its content: the hub's commit, or a hash of the file's bytes.
-    """
+    """A text to be read from beginning to end; ``revision`` pins its content, as of a data set."""
 
     text: str
     source: str

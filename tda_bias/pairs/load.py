@@ -58,8 +58,6 @@ def load_pairs(
         InputError: if the source cannot be read or is of another form, a pair cannot be compared,
             or a group does not occur.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"`limit` must be at least 1; got {limit}")
     if str(source) in SETS:
         read = SETS[str(source)](data)
     elif data is not None:

@@ -13,8 +13,6 @@ from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
 Span = tuple[int, int]
-
-
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 _EVALUATION_ONLY = ("crows",)
 

@@ -29,7 +29,7 @@ from tda_bias.twins.targets import (
     shipped_kinds,
     with_target,
 )
-from tda_bias.twins.twins import Excluded, Twins, content, text_fields
+from tda_bias.twins.twins import Twins, content, text_fields
 from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
@@ -115,16 +115,16 @@ def make_twins(
 def _collected(outcomes: Mapping[Triple, Outcome], made: Mapping[str, object]) -> Twins:
     return Twins(
         pairs=tuple((t, found) for t, found in outcomes.items() if not isinstance(found, str)),
-        excluded=tuple(Excluded(t, why) for t, why in outcomes.items() if isinstance(why, str)),
+        excluded={t: why for t, why in outcomes.items() if isinstance(why, str)},
         made=made,
     )
 
 
 def _why(twins: Twins) -> str:
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in twins.reasons().items())
-    unknown = sorted({e.triple.group for e in twins.excluded if e.reason == UNKNOWN})
+    """The reasons, and the first targets that are not known."""
+    unknown = sorted({t.group for t, reason in twins.excluded.items() if reason == UNKNOWN})
     names = f": {', '.join(unknown[:3])}{', ...' if len(unknown) > 3 else ''}" if unknown else ""
-    return reasons + names
+    return twins.why() + names
 
 
 # -- gender ----------------------------------------------------------------------------------------
@@ -200,14 +200,7 @@ def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
 
 
 def comparable_placebos(triples: Sequence[Triple], placebo: Placebo) -> tuple[list[Triple], Twins]:
-    """Placebo twins that can be compared with twins: of groups with two or more of them.
-
-    Args:
-        triples: Triples that have twins.
-        placebo: As in ``make_placebos``.
-
-    Returns:
-        The triples, and their placebo twins.
+    """The triples in groups with two or more placebo twins, and these: a variance needs two.
 
     Raises:
         InputError: if no group has two.
@@ -216,8 +209,7 @@ def comparable_placebos(triples: Sequence[Triple], placebo: Placebo) -> tuple[li
     size = Counter((triple.category, triple.group) for triple, _ in made)
     usable = [triple for triple, _ in made if size[triple.category, triple.group] > 1]
     if not usable:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        raise InputError(f"`placebo` {placebo}: no target has two; {reasons}")
+        raise InputError(f"`placebo` {placebo}: no target has two; {made.why()}")
     return usable, made
 
 

@@ -406,7 +406,7 @@ def test_unknown_categories_and_files_of_another_form_are_refused(tmp_path):
 
 
 def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
-    (lines,), revision = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
+    (lines,), data = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
     (official,), _ = load_sentence_triples(path)
@@ -421,14 +421,14 @@ def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
     for item in (official, hub):
         assert item.texts() == lines.texts()
         assert (item.id, item.group, item.category) == ("i1", "cook", "profession")
-    assert revision.startswith("blake2b-")
+    assert data.revision.startswith("blake2b-")
 
 
 def test_the_environment_names_the_file_of_blanks_too(tmp_path, monkeypatch):
     both = tmp_path / "dev.json"
     both.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
     monkeypatch.setenv("TDABIAS_STEREOSET", str(both))
-    assert load_sentence_triples("stereoset") == load_sentence_triples(both)
+    assert load_sentence_triples("stereoset")[0] == load_sentence_triples(both)[0]
     assert not comes_from_hub("stereoset", "intrasentence")
     # A file of the other half says nothing about these.
     monkeypatch.setenv("TDABIAS_STEREOSET", str(tmp_path / "intersentence.jsonl"))
@@ -450,9 +450,9 @@ def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
 
 def test_blanks_that_stand_twice_count_once_and_their_names_are_their_own(tmp_path):
     path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "id": "i2"}, BLANK_ITEM)
-    (item,), _ = load_sentence_triples(path)
+    (item,), data = load_sentence_triples(path)
     assert item.id == "i1"
-    [remark] = triple_remarks(path, half="intrasentence")
+    [remark] = data.remarks
     assert remark.startswith("2 items repeat others and are left out (pairs.jsonl line 2 says the")
     path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "stereotype": "The cook is red."})
     with pytest.raises(InputError, match="line 2: the id 'i1' stands in .* line 1 too; every item"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.triples import load_triples
-from tda_bias.twins import Excluded, Twins, load_twins, make_twins, save_twins
+from tda_bias.twins import Twins, load_twins, make_twins, save_twins
 from tda_bias.twins.twins import NOT_IN_FILE
 from tda_bias.types import InputError, Triple
 
@@ -17,7 +17,7 @@ B = Triple("b", "race", "B is here.", "s", "t", "u", "line 2")
 C = Triple("c", "race", "C is here.", "s", "t", "u", "line 3")
 TWINS = Twins(
     pairs=((A, (B, C)), (B, (C,))),
-    excluded=(Excluded(C, "why"), Excluded(replace(C, context="C?"), "why"), Excluded(A, "else")),
+    excluded={C: "why", replace(C, context="C?"): "why", A: "else"},
     made={"source": "made"},
 )
 
@@ -37,7 +37,7 @@ def test_selecting_keeps_the_twins_of_the_selected_and_counts_only_them():
 
 
 def test_reasons_are_counted_the_most_frequent_first():
-    assert list(TWINS.reasons().items()) == [("why", 2), ("else", 1)]
+    assert TWINS.why() == "why (2), else (1)"
 
 
 def test_the_hash_is_of_the_texts_and_not_of_their_order_or_source():
@@ -164,7 +164,7 @@ def test_lines_with_the_same_original_are_several_twins(tmp_path):
     assert [twin.group for twin in twins.of(ORIGINAL)] == ["tailor", "mover"]
     assert twins.of(ORIGINAL)[0].context == "The tailor is in."
     assert twins.of(ORIGINAL)[0].category == "profession"
-    assert [(e.triple, e.reason) for e in twins.excluded] == [(OTHER, NOT_IN_FILE)]
+    assert twins.excluded == {OTHER: NOT_IN_FILE}
     assert twins.record()["source"] == "file"
 
 
