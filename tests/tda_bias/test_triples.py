@@ -430,6 +430,14 @@ def test_the_environment_names_the_file_of_blanks_too(tmp_path, monkeypatch):
     monkeypatch.setenv("TDABIAS_STEREOSET", str(both))
     assert load_sentence_triples("stereoset")[0] == load_sentence_triples(both)[0]
     assert not comes_from_hub("stereoset", "intrasentence")
+    folder = tmp_path / "stereoset_intrasentence"
+    folder.mkdir()
+    both.rename(folder / "dev.json")
+    monkeypatch.delenv("TDABIAS_STEREOSET")
+    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path))
+    assert load_sentence_triples("stereoset")[0] == load_sentence_triples(folder)[0]
+    assert load_sentence_triples(tmp_path)[0] == load_sentence_triples(folder)[0]
+    monkeypatch.delenv("TDABIAS_PAIRS")
     # A file of the other half says nothing about these.
     monkeypatch.setenv("TDABIAS_STEREOSET", str(tmp_path / "intersentence.jsonl"))
     assert comes_from_hub("stereoset", "intrasentence")
