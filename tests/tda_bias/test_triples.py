@@ -76,19 +76,15 @@ def test_the_starter_set_has_the_promised_groups():
     assert groups == {"gender": 4, "profession": 4, "race": 3, "religion": 3}
 
 
-def test_texts_are_joined_with_one_space():
-    triple = Triple("g", "gender", " A. ", " b ", "c", "d")
-    assert triple.texts() == ("A. b", "A. c", "A. d")
-
-
 # -- forms --
 
 
-def test_json_lines_are_read(tmp_path):
-    found = load_triples(write_lines(tmp_path, ITEM, "", {**ITEM, "context": "Another one sat."}))
+def test_json_lines_are_read_and_texts_joined_with_one_space(tmp_path):
+    found = load_triples(write_lines(tmp_path, ITEM, "", {**ITEM, "context": " Another sat. "}))
     assert len(found) == 2
     assert found[0].anti_stereotype == "She boxed."
     assert found[1].source.endswith("line 3")
+    assert found[1].texts()[0] == "Another sat. She sang."
 
 
 def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
@@ -127,7 +123,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
     assert len(load_triples(path)) == 1
 
 
-@pytest.mark.parametrize("shuffle", range(5))
+@pytest.mark.parametrize("shuffle", range(2))
 def test_roles_come_from_labels_whatever_the_order_of_sentences(tmp_path, shuffle):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, shuffle=shuffle)
     lines = write_lines(tmp_path, ITEM, {**ITEM, "target": "mother"})

@@ -42,10 +42,6 @@ def test_what_cannot_be_made_of_what_was_asked_for_is_refused(context, options, 
         make_twins([triple(group, "profession", context)], **options)
 
 
-def test_k_may_be_all_other_targets():
-    assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
-
-
 def test_without_k_a_small_kind_gives_all_its_other_targets():
     few = {name: KINDS[name] for name in ("nurse", "plumber", "tailor")}
     twins = make_twins([NURSE], kinds=few)
@@ -54,6 +50,7 @@ def test_without_k_a_small_kind_gives_all_its_other_targets():
     with pytest.raises(InputError, match="at most 2"):
         make_twins([NURSE], k=3, kinds=few)
     assert make_twins([NURSE]).record()["k"] == 3
+    assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
 
 
 # -- auto --
@@ -69,7 +66,7 @@ def test_auto_swaps_in_gender_and_replaces_elsewhere():
     for other in twins.of(NURSE):
         assert other.category == "profession"
         assert other.group != "nurse"
-        assert other.context in (f"The {other.group} is here.",)
+        assert other.context == f"The {other.group} is here."
     assert twins.note == ""
 
 
@@ -78,8 +75,6 @@ def test_auto_without_known_targets_makes_none_and_says_so():
         triple(name, "race", f"The {name} slept.") for name in ("elf", "orc", "gnome", "imp")
     ]
     twins = make_twins(unknown)
-    assert not twins
-    assert len(twins) == 0
     assert list(twins) == []
     assert twins.of(unknown[0]) == ()
     assert twins.note == (
@@ -201,18 +196,13 @@ def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, 
 
 @pytest.mark.real
 def test_in_stereoset_the_target_stands_in_every_context_and_in_few_continuations(all_triples):
-    elsewhere = Counter()
+    elsewhere = 0
     for original in all_triples:
-        target = KINDS.get(original.group.casefold())
-        if original.category == "gender":
-            continue
-        assert target is not None
-        assert target.pattern.search(original.context)
-        continuations = text_fields(original)[1:]
-        named = re.compile(rf"(?<!\w){re.escape(original.group)}(?!\w)", re.IGNORECASE)
-        elsewhere["as it is written"] += any(map(named.search, continuations))
-        elsewhere["in any form"] += any(map(target.pattern.search, continuations))
-    assert elsewhere == {"as it is written": 0, "in any form": 42}
+        if original.category != "gender":
+            target = KINDS[original.group.casefold()]
+            assert target.pattern.search(original.context)
+            elsewhere += any(map(target.pattern.search, text_fields(original)[1:]))
+    assert elsewhere == 42
 
 
 @pytest.mark.real
@@ -220,12 +210,10 @@ def test_of_stereoset_no_twin_names_its_own_target_and_every_twin_names_the_othe
     for original, several in all_twins:
         if original.category == "gender":
             continue
-        own = KINDS.get(original.group.casefold())
-        assert own is not None
+        own = KINDS[original.group.casefold()]
         assert len({twin.group for twin in several}) == 3
         for twin in several:
-            other = KINDS.get(twin.group.casefold())
-            assert other is not None
+            other = KINDS[twin.group.casefold()]
             assert other.kind == own.kind
             assert other.pattern.search(twin.context)
             assert not any(map(own.pattern.search, text_fields(twin)))
