@@ -88,11 +88,7 @@ def stereoset_of_environment(half: Half) -> Path | None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InputError: if it cannot be read, is not UTF-8, or is empty.
-    """
+    """The text of a file, which must be UTF-8 and not empty."""
     text = read_text(path, setting="data", named=(PACKAGED, HUB))
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
@@ -194,11 +190,7 @@ def items_of_split(split: Any) -> Iterator[Item]:
 
 
 def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
-    """Items of a text in the form of StereoSet's ``dev.json``, or of JSON Lines.
-
-    Raises:
-        InputError: if it has neither form, or holds the other half.
-    """
+    """Items of a text in the form of StereoSet's ``dev.json``, or of JSON Lines."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
@@ -225,11 +217,7 @@ def _of_dev_json(data: Any, half: Half, source: str) -> Iterator[Item]:
 
 
 def texts_by_role(item: Item) -> dict[str, str]:
-    """The sentences of an item by role.
-
-    Raises:
-        InputError: if a label is unknown or stands twice, a role is missing, or one has no text.
-    """
+    """The sentences of an item by role, each of which must stand there once."""
     by_role: dict[str, str] = {}
     for label, text in item.sentences:
         if label not in ROLES:
@@ -246,11 +234,7 @@ def texts_by_role(item: Item) -> dict[str, str]:
 
 
 def visible_text(value: Any, name: str, where: str) -> str:
-    """The same text, if it is one.
-
-    Raises:
-        InputError: if it is none, is empty, or cannot be written as UTF-8.
-    """
+    """The same text, if it is one, is not empty, and can be written as UTF-8."""
     if not isinstance(value, str) or not is_visible(value):
         raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
     if any("\ud800" <= character <= "\udfff" for character in value):

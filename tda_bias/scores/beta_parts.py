@@ -191,12 +191,7 @@ def _mean_over_targets(
 
 
 def placebo_twins(likelihoods: Mapping[str, Sequence[Sequence[TripleLikelihood]]]) -> pd.DataFrame:
-    """One row per placebo twin of every item, by placebo.
-
-    Returns:
-        The columns of ``beta.twin_table`` with ``placebo`` and ``choice``: which of several words,
-        from 1.
-    """
+    """As ``beta.twin_table``, with ``placebo`` and ``choice``: which of several words, from 1."""
     tables = [twin_table(of_items).assign(placebo=name) for name, of_items in likelihoods.items()]
     table = pd.concat([twin_table([]).assign(placebo=""), *tables], ignore_index=True)
     return table.assign(choice=1 + table.groupby(["placebo", "item"]).cumcount())

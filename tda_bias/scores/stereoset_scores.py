@@ -93,22 +93,18 @@ TWIN_TABLES: Sequence[Table] = (
 
 @dataclass(frozen=True, repr=False)
 class StereoSetScores(SavedResult):
-    """Result of ``stereoset_scores``.
+    """Result of ``stereoset_scores``; tables of twins are empty in a run without.
 
     Attributes:
-        items: One row per item: log-probability and number of tokens of its continuations and, with
-            twins, beta; see ``beta.with_beta``.
-        scores: One row per scoring, category and group: the official scores; see
-            ``stereoset.scores``.
+        items: Log-probabilities and tokens of continuations and, with twins, beta with its parts:
+            ``stereoset.item_table``, ``beta.with_beta``, ``beta_parts.part_columns``.
+        scores: The official scores: ``stereoset.scores``.
         length_split: How often the stereotype wins by which text is longer.
-        twins: One row per twin; empty without twins.
-        beta: One row per scoring, category and group: what is about the target; see
-            ``beta.beta_table``. Empty without twins.
-        beta_parts: One row per category and part of beta; see ``beta_parts.part_table``. Empty
-            without twins.
-        placebos: One row per placebo twin; empty without.
-        placebo_beta: One row per scoring, category, placebo and choice of words: beta beside its
-            placebo; see ``beta_parts.placebo_table``. Empty without placebos.
+        twins: One row per twin.
+        beta: What is about the target: ``beta.beta_table``.
+        beta_parts: ``beta_parts.part_table``.
+        placebos: One row per placebo twin.
+        placebo_beta: Beta beside its placebos: ``beta_parts.placebo_table``.
         record: How it came about.
     """
 

@@ -79,8 +79,7 @@ def make_twins(
         kinds: Targets by kind; those of StereoSet and of the starter triples if None.
 
     Returns:
-        The twins, and the triples without one with the reason. If ``auto`` can make none, its
-        ``note`` says why.
+        The twins. If ``auto`` can make none, their ``note`` says why.
 
     Raises:
         InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
@@ -183,15 +182,9 @@ def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int
 def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
     """The same triples with another word in the target's place, which keeps its gender.
 
-    The words are data (``twins_placebo.yaml``, which says how they were chosen).
-
-    Args:
-        triples: Of any categories; races and religions have none.
-        placebo: ``synonym`` for the same person in another word, ``role`` for others of the same
-            gender.
-
-    Returns:
-        The placebo twins, and the triples without one with the reason.
+    ``synonym`` is the same person in another word, ``role`` another person of the same gender;
+    races and religions have neither. The words are data: ``twins_placebo.yaml``, which says how
+    they were chosen.
     """
     unique = {content(triple): triple for triple in triples}.values()
     outcomes = {triple: _placebo(triple, placebo) for triple in unique}

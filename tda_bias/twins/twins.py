@@ -48,8 +48,8 @@ class Twins:
 
     Attributes:
         pairs: Triples with their twins; equal triples (but for their source) stand once.
-        excluded: The triples that have none, with the reason.
-        made: How they were made or where they were read.
+        excluded: The others, each with the reason.
+        made: How the twins were made or where they were read.
         note: Why there are none at all; else empty.
     """
 
@@ -183,11 +183,7 @@ def load_twins(path: Path | str, triples: Sequence[Triple]) -> Twins:
 
     ``original`` and ``twin`` hold ``context``, ``stereotype``, ``anti-stereotype`` and
     ``unrelated``; ``twin_target`` may be left out. Lines with the same original are several twins.
-
-    Args:
-        path: The file.
-        triples: All triples that the file may be about: those of the whole data. Take
-            ``Twins.only`` of what is selected.
+    ``triples`` are those of the whole data: take ``Twins.only`` of what is selected.
 
     Raises:
         InputError: naming the line: if it is no JSON object, has an unknown key or lacks one, holds
