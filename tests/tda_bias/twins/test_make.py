@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tda_bias.triples import load_triples
-from tda_bias.twins import Twins, make_twins, shipped_kinds
+from tda_bias.twins import Twins, load_twins, make_twins, save_twins, shipped_kinds
 from tda_bias.twins import make as module
 from tda_bias.twins.twins import text_fields
 from tda_bias.types import InputError, Triple
@@ -192,6 +192,12 @@ def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, 
         ("race", module.ELSEWHERE): 30,
         ("religion", module.ELSEWHERE): 7,
     }
+
+
+@pytest.mark.real
+def test_twins_of_stereoset_are_read_again(all_triples, all_twins, tmp_path):
+    save_twins(tmp_path / "a.jsonl", all_twins)
+    assert load_twins(tmp_path / "a.jsonl", all_triples).hash() == all_twins.hash()
 
 
 @pytest.mark.real

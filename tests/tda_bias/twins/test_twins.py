@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.triples import load_triples
 from tda_bias.twins import Twins, load_twins, make_twins, save_twins
 from tda_bias.twins.twins import NOT_IN_FILE
 from tda_bias.types import InputError, Triple
@@ -179,11 +178,3 @@ def test_any_text_survives_the_file(tmp_path_factory, text):
     original = Triple("y", "race", text, text, text, text)
     save_twins(path, Twins(((original, (other,)),)))
     assert load_twins(path, [original]).of(original)[0].texts() == other.texts()
-
-
-@pytest.mark.real
-def test_stereoset_twins_are_read_again(stereoset, tmp_path):
-    triples = load_triples(stereoset)
-    twins = make_twins(triples)
-    save_twins(tmp_path / "a.jsonl", twins)
-    assert load_twins(tmp_path / "a.jsonl", triples).hash() == twins.hash()
