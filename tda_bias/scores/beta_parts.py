@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from transformers import PreTrainedTokenizerBase
 
 from tda_bias.pairs.pair import Span

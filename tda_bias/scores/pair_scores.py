@@ -162,8 +162,8 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
     for reading, scoring, table in _comparisons(items):
         defined = table.dropna(subset=["log_odds"])
         shares = defined.groupby("longer")["preferred"].agg(items="size", preferred="mean")
-        shares = shares.reset_index().assign(preferred=lambda t: 100 * t["preferred"])
-        tables.append(shares.assign(reading=reading, scoring=scoring))
+        percent = shares.reset_index().assign(preferred=lambda t: 100 * t["preferred"])
+        tables.append(percent.assign(reading=reading, scoring=scoring))
     return pd.concat(tables, ignore_index=True)
 
 
