@@ -163,11 +163,8 @@ def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
         say(settings.console, f"Without twins: {made.note}")
         return None
     if made.excluded:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        say(
-            settings.console,
-            f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.",
-        )
+        left_out = f"{len(made.excluded)} of {len(triples)} triples have no twin"
+        say(settings.console, f"{left_out}: {made.why()}.")
     return made or None
 
 

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 # Rows that are printed of a set whose own table has more.
 _SHOWN = 12
+_HEADINGS = {
+    "log_odds": "log-odds",
+    "log_odds_female": "log-odds she over he",
+    "pct_female_bls": "% women (BLS)",
+    "pct_female_bergsma": "% women (Bergsma)",
+}
 
 
 class PairsSettings(
@@ -41,8 +47,7 @@ class PairsSettings(
 ):
     """Settings of ``tdabias pairs``."""
 
-    set_: str | None = Field(
-        None,
+    set_: str = Field(
         alias="set",
         description="crows, winobias, winogender, blimp, or a file of your pairs (JSON Lines or "
         "CSV: id, group, more, less)",
@@ -50,16 +55,10 @@ class PairsSettings(
     data: str | None = Field(
         None,
         description="where a named set is read: packaged, hub, or its own file or folder (default: "
-        "what ships, else the folder that TDABIAS_PAIRS names, else the hub); without --set a file "
-        "of your pairs",
+        "what ships, else the folder that TDABIAS_PAIRS names, else the hub)",
     )
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this occupation, bias type or paradigm; may be given several times"
-    )
-    scored: Literal["auto", "whole", "difference", "shared"] = Field(
-        "auto",
-        description="words that are scored: whole texts, the words in which both differ, or what "
-        "they share (masked models); auto: as the set's paper does",
     )
     start: Literal["tokenizer", "bos"] = Field(
         "tokenizer",
@@ -73,29 +72,22 @@ class PairsSettings(
     @property
     def folder(self) -> Path:
         """Folder of the files."""
-        named = Path(self.set_ or self.data or "").stem
-        return self.out or Path("runs") / folder_name(self.model) / f"pairs-{named}"
+        by_default = Path("runs") / folder_name(self.model) / f"pairs-{Path(self.set_).stem}"
+        return self.out or by_default
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        kept = ("scored", "start", "confidence", "limit", "group")
-        return {name: getattr(self, name) for name in kept}
+        return self.model_dump(include={"start", "confidence", "limit", "group"})
 
 
 @command(PairsSettings)
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
-    if settings.set_ is None and settings.data is None:
+    if settings.set_ not in SETS and not Path(settings.set_).is_file():
         raise InputError(
-            f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
+            f"`set` must be one of {', '.join(SETS)}, or a readable file; got {settings.set_!r}"
         )
-    own = settings.set_ is None
-    source, where = (settings.data, None) if own else (settings.set_, settings.data)
-    if str(source) not in SETS and not Path(str(source)).is_file():
-        name = "data" if own else "set"
-        named = "" if own else f"one of {', '.join(SETS)}, or "
-        raise InputError(f"`{name}` must be {named}a readable file; got {str(source)!r}")
-    read = pairs_of(settings, str(source), where)
+    read = pairs_of(settings, settings.set_, settings.data)
     data = DataRecord(source=read.source, revision=read.revision)
     with working(settings, "pairs", settings.folder, data=data) as work:
         model = work.model(settings.model)
@@ -106,7 +98,6 @@ def pairs(settings: PairsSettings) -> None:
             result = pair_set_scores(
                 model,
                 read,
-                scored=None if settings.scored == "auto" else settings.scored,
                 start=settings.start,
                 batch_size=settings.batch_size,
                 confidence=settings.confidence,
@@ -164,7 +155,7 @@ def _own_groups(result: PairSetScores) -> list[Table | str]:
 
 def official_table(result: PairSetScores) -> Table:
     """The set's own score, its divisions in rows."""
-    table, named = _rows(result)
+    table = _official_rows(result)
     title = (
         f"{result.record.model.name} · {result.record.official.name} · "
         f"{result.record.confidence:.0%} intervals"
@@ -173,7 +164,7 @@ def official_table(result: PairSetScores) -> Table:
     shown = Table(title=title, title_justify="left")
     for name in names:
         text = table[name].dtype.kind not in "fiu"
-        shown.add_column(named.get(name, name), justify="left" if text else "right")
+        shown.add_column(_HEADINGS.get(name, name), justify="left" if text else "right")
     for row in table.to_dict("records"):
         shown.add_row(*(_cell(row, name) for name in names))
     return shown
@@ -190,26 +181,21 @@ def _cell(row: dict[Any, Any], name: str) -> str:
     return "" if value != value else f"{value:.{digits}f}{interval}"
 
 
-def _rows(result: PairSetScores) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Printed part of the official table, and the headings of its columns."""
+def _official_rows(result: PairSetScores) -> pd.DataFrame:
+    """The part of the official table that is printed."""
+    import pandas as pd
+
     table = result.official.drop(columns=["interval", "undefined", "ties"], errors="ignore")
-    headings = {
-        "log_odds": "log-odds",
-        "log_odds_female": "log-odds she over he",
-        "pct_female_bls": "% women (BLS)",
-        "pct_female_bergsma": "% women (Bergsma)",
-    }
     match result.record.set:
         case "blimp":
             kept = ["accuracy", *(n for n in table.columns if n.startswith("published"))]
             means = table.groupby("term", sort=False)[kept].mean().reset_index()
             means.insert(1, "paradigms", table.groupby("term", sort=False).size().to_numpy())
-            return means, headings
+            return means
         case "winogender":
             ordered = table.sort_values("log_odds_female", ignore_index=True)
-            half = _SHOWN // 2
             if len(ordered) > _SHOWN:
-                ordered = ordered.iloc[[*range(half), *range(len(ordered) - half, len(ordered))]]
-            return ordered, headings
+                return pd.concat([ordered.head(_SHOWN // 2), ordered.tail(_SHOWN // 2)])
+            return ordered
         case _:
-            return table, headings
+            return table

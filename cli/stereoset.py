@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
-from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
-from tda_bias.triples import comes_from_hub, load_sentence_triples, triple_remarks
+from tda_bias.triples import comes_from_hub, load_sentence_triples
 from tda_bias.types import CATEGORIES
 
 from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
@@ -123,11 +122,9 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
     """Score the sentences that differ in the words of a blank."""
     source = settings.data
     reach_hub_for(settings.model, also=comes_from_hub(source, "intrasentence"))
-    sentences, revision = load_sentence_triples(
+    sentences, data = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
     )
-    remarks = triple_remarks(source, category=settings.category, half="intrasentence")
-    data = DataRecord(source=source, revision=revision, remarks=remarks)
     with working(settings, "stereoset intrasentence", settings.folder, data=data) as work:
         model = work.model(settings.model)
 

@@ -88,11 +88,7 @@ def stereoset_of_environment(half: Half) -> Path | None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InputError: if it cannot be read, is not UTF-8, or is empty.
-    """
+    """The text of a file, which must be UTF-8 and not empty."""
     text = read_text(path, setting="data", named=(PACKAGED, HUB))
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
@@ -143,8 +139,11 @@ def chosen(
     ``of`` names them in messages, ``division`` is the attribute that divides a group.
 
     Raises:
-        InputError: if a group does not occur, naming the first and those that are spelled alike.
+        InputError: if ``limit`` is below 1, or a group does not occur, naming the first and those
+            that are spelled alike.
     """
+    if limit is not None and limit < 1:
+        raise InputError(f"`limit` must be at least 1; got {limit}")
     names = sorted({item.group for item in items})
     for group in groups or ():
         if group not in names:
@@ -191,11 +190,7 @@ def items_of_split(split: Any) -> Iterator[Item]:
 
 
 def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
-    """Items of a text in the form of StereoSet's ``dev.json``, or of JSON Lines.
-
-    Raises:
-        InputError: if it has neither form, or holds the other half.
-    """
+    """Items of a text in the form of StereoSet's ``dev.json``, or of JSON Lines."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
@@ -222,11 +217,7 @@ def _of_dev_json(data: Any, half: Half, source: str) -> Iterator[Item]:
 
 
 def texts_by_role(item: Item) -> dict[str, str]:
-    """The sentences of an item by role.
-
-    Raises:
-        InputError: if a label is unknown or stands twice, a role is missing, or one has no text.
-    """
+    """The sentences of an item by role, each of which must stand there once."""
     by_role: dict[str, str] = {}
     for label, text in item.sentences:
         if label not in ROLES:
@@ -243,11 +234,7 @@ def texts_by_role(item: Item) -> dict[str, str]:
 
 
 def visible_text(value: Any, name: str, where: str) -> str:
-    """The same text, if it is one.
-
-    Raises:
-        InputError: if it is none, is empty, or cannot be written as UTF-8.
-    """
+    """The same text, if it is one, is not empty, and can be written as UTF-8."""
     if not isinstance(value, str) or not is_visible(value):
         raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
     if any("\ud800" <= character <= "\udfff" for character in value):
@@ -268,13 +255,7 @@ def text_comes_from_hub(source: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class NeutralText:
-    """A text to be read from beginning to end: for perplexity and the divergence of two models.
-
-    Attributes:
-        text: The text.
-        source: Where it was read.
-        revision: What pins its content: the hub's commit, or a hash of the file's bytes.
-    """
+    """A text to be read from beginning to end; ``revision`` pins its content, as of a data set."""
 
     text: str
     source: str

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tda_bias.runs.files import read_text, rows_of
+from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import counted
 from tda_bias.sources import (
     STEREOSET,
@@ -67,8 +68,6 @@ def load_triples(
         InputError: if the source cannot be read, a triple lacks a role or has it twice, a sentence
             is empty, a label is unknown, or the category or a group does not occur.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"`limit` must be at least 1; got {limit}")
     # What stands twice would count as twice the evidence.
     distinct = [triple for triple, earlier in _with_earlier(_read(source)) if earlier is None]
     if not distinct:
@@ -88,33 +87,28 @@ def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> 
         )
 
 
-def triple_remarks(
-    source: str | Path, *, category: str = "all", half: Half = "intersentence"
-) -> tuple[str, ...]:
-    """Remarks on a source that are no errors: items that stand twice, names nearly the same."""
-    of_half: Iterable[Triple | SentenceTriple]
-    of_half = _read(source) if half == "intersentence" else _read_sentences(source)[0]
-    read = [item for item in of_half if category in ("all", item.category)]
-    again = [
-        f"{Path(triple.source).name} "
-        + (
-            "stands again"
-            if triple.source == earlier.source  # a source may give several the same name
-            else f"says the same as {Path(earlier.source).name}"
-        )
-        for triple, earlier in _with_earlier(read)
-        if earlier is not None
-    ]
+def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
+    """Remarks on a source that are no errors: triples that stand twice, names nearly the same."""
+    return _remarks([t for t in _read(source) if category in ("all", t.category)], "triple")
+
+
+def _remarks(read: Sequence[Triple | SentenceTriple], noun: str) -> tuple[str, ...]:
+    again = []
+    for item, earlier in _with_earlier(read):
+        if earlier is not None and earlier.source == item.source:  # several of the same name
+            again.append(f"{Path(item.source).name} stands again")
+        elif earlier is not None:
+            name, other = Path(item.source).name, Path(earlier.source).name
+            again.append(f"{name} says the same as {other}")
     remarks = []
     if again:
-        name = counted(len(again), "triple" if half == "intersentence" else "item")
         many = "repeat others and are" if len(again) > 1 else "repeats another and is"
         shown = "; ".join(again[:_NAMED]) + ("; ..." if len(again) > _NAMED else "")
-        remarks.append(f"{name} {many} left out ({shown}).")
+        remarks.append(f"{counted(len(again), noun)} {many} left out ({shown}).")
     alike: dict[tuple[str, str], set[str]] = {}
-    for triple in read:
-        name = unicodedata.normalize("NFKC", triple.group).casefold()
-        alike.setdefault((triple.category, " ".join(name.split())), set()).add(triple.group)
+    for item in read:
+        spelled = unicodedata.normalize("NFKC", item.group).casefold()
+        alike.setdefault((item.category, " ".join(spelled.split())), set()).add(item.group)
     for names in alike.values():
         if len(names) > 1:
             remarks.append(
@@ -254,17 +248,7 @@ UNNAMED = "(unnamed)"
 
 @dataclass(frozen=True, slots=True)
 class SentenceTriple:
-    """Three whole sentences, the same but for some words.
-
-    Attributes:
-        id: StereoSet's name of the item.
-        group: Its target, for example ``grandfather``.
-        category: Its bias type.
-        stereotype: The sentence filled stereotypically.
-        anti_stereotype: Anti-stereotypically.
-        unrelated: With words that make no sense there.
-        source: Where it stands, for messages.
-    """
+    """Three whole sentences, the same but for the words that fill a blank; else as ``Triple``."""
 
     id: str
     group: str
@@ -285,8 +269,8 @@ def load_sentence_triples(
     category: str = "all",
     groups: Sequence[str] = (),
     limit: int | None = None,
-) -> tuple[list[SentenceTriple], str | None]:
-    """Intrasentence items, each once, and what pins the content of their source.
+) -> tuple[list[SentenceTriple], DataRecord]:
+    """Intrasentence items, each once, and their source, with remarks on it.
 
     Args:
         source: ``stereoset`` (the ``dev.json`` that ``TDABIAS_STEREOSET`` names, else
@@ -300,8 +284,7 @@ def load_sentence_triples(
         limit: At most so many of each target, the first ones.
 
     Raises:
-        InputError: if the source cannot be read, an item lacks a role or has it twice, a sentence
-            is empty, an id stands in items that differ, or the category or a target does not occur.
+        InputError: as ``load_triples``, or if an id stands in items that differ.
     """
     read, revision = _read_sentences(source)
     if not read:
@@ -316,8 +299,11 @@ def load_sentence_triples(
                 "an id of its own, or none"
             )
     _refuse_unknown(category, (item.category for item in items), source)
-    items = [item for item in items if category in ("all", item.category)]
-    return chosen(items, groups, limit, of="items", division="category"), revision
+    read, items = (
+        [item for item in some if category in ("all", item.category)] for some in (read, items)
+    )
+    data = DataRecord(source=str(source), revision=revision, remarks=_remarks(read, "item"))
+    return chosen(items, groups, limit, of="items", division="category"), data
 
 
 def _read_sentences(source: str | Path) -> tuple[list[SentenceTriple], str | None]:

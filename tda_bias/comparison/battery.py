@@ -243,8 +243,8 @@ def _without_twins(measure: Measure, twins: str) -> Iterator[NotMeasured]:
 
 
 def _sentences(source: str, category: str, limit: int | None) -> Measure:
-    sentences, revision = load_sentence_triples(source, category=category, limit=limit)
-    return sentence_measure(sentences, {"source": source, "revision": revision})
+    sentences, data = load_sentence_triples(source, category=category, limit=limit)
+    return sentence_measure(sentences, {"source": source, "revision": data.revision})
 
 
 # -- words and questions ---------------------------------------------------------------------------

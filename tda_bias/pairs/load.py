@@ -58,8 +58,6 @@ def load_pairs(
         InputError: if the source cannot be read or is of another form, a pair cannot be compared,
             or a group does not occur.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"`limit` must be at least 1; got {limit}")
     if str(source) in SETS:
         read = SETS[str(source)](data)
     elif data is not None:
@@ -73,13 +71,7 @@ def load_pairs(
 
 
 def _user_pairs(path: Path) -> PairSet:
-    """Pairs of a user's file; an empty field of an optional column of CSV counts as left out.
-
-    Raises:
-        InputError: if a key is unknown or missing, a value is no text, a side is empty or equals
-            the other, an ``id`` or a pair stands twice, lines are of different forms, or the set
-            has the name of a published one.
-    """
+    """Pairs of a user's file; an empty field of an optional column of CSV counts as left out."""
     if not path.is_file():
         raise InputError(
             f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {str(path)!r}"

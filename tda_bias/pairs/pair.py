@@ -13,8 +13,6 @@ from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
 Span = tuple[int, int]
-
-
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 _EVALUATION_ONLY = ("crows",)
 
@@ -62,15 +60,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs with what is known of them together.
+    """Pairs in the order of their source, with what is known of them together.
 
     Attributes:
         name: ``crows``, ``winobias``, ``winogender``, ``blimp``, or what a user's file says.
-        pairs: The pairs, in the order of the source.
+        pairs: The pairs.
         source: Where they were read.
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
-        uneven: Names of pairs whose texts differ in more than what is tested: slips of the source.
-            They are part of the official score.
+        uneven: Ids of pairs whose texts differ in more than what is tested: slips of the source,
+            which are part of the official score.
     """
 
     name: str
@@ -106,11 +104,7 @@ def is_evaluation_only(name: str) -> bool:
 
 
 def checked(pair: Pair) -> Pair:
-    """The same pair, if it can be compared.
-
-    Raises:
-        InputError: if a side is empty, both are equal, or the group has no name.
-    """
+    """The same pair, if its texts can be compared."""
     for name in ("id", "group", "more", "less"):
         if not is_visible(getattr(pair, name)):
             raise InputError(f"{pair.source}: `{name}` must be a text that is not empty")

@@ -21,7 +21,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from tda_bias.scores.likelihood import TripleLikelihood
-from tda_bias.scores.stereoset import SCORINGS, Scoring, log_odds, parts
+from tda_bias.scores.stereoset import SCORINGS, Scoring, log_odds, parts, text_columns
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import (
     benjamini_hochberg,
@@ -58,13 +58,9 @@ BETA = (
 
 
 def twin_table(likelihoods: Sequence[Sequence[TripleLikelihood]]) -> pd.DataFrame:
-    """One row per twin of every item: log-probability and tokens of its two continuations.
-
-    Returns:
-        Columns ``item`` (its row number), ``log_prob_s log_prob_a tokens_s tokens_a``.
-    """
+    """One row per twin of every item, which ``item`` numbers: the columns ``TWINS``."""
     rows = [
-        (number, *twin.total[:2], *twin.n_tokens[:2])
+        {"item": number, **text_columns(twin.tokens[:2], "sa")}
         for number, twins in enumerate(likelihoods)
         for twin in twins
     ]
@@ -93,15 +89,10 @@ def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class TwinSets:
-    """The log-odds of every item and of its twins.
-
-    Attributes:
-        values: ``(item, member)``: the item first, then its twins; NaN after the last one.
-        size: Members of each set; 1 for an item without twins.
-    """
+    """The log-odds of every item and of its twins: the item first, NaN after the last twin."""
 
     values: Float[np.ndarray, "item member"]
-    size: Int[np.ndarray, " item"]
+    size: Int[np.ndarray, " item"]  # members; 1 for an item without twins
 
     @classmethod
     def of(cls, items: pd.DataFrame, twins: pd.DataFrame, scoring: Scoring) -> TwinSets:
@@ -243,18 +234,6 @@ def beta_summary(
         for name, values in (("p_targets", beta), ("p_ss_twin_targets", np.sign(beta))):
             row[name] = flip_pvalue(values, target, rng=rng)
     return row
-
-
-def mean_over_targets(
-    values: Float[np.ndarray, " item"], target: np.ndarray, confidence: float = 0.95
-) -> dict[str, Any]:
-    """``items``, ``targets``, ``mean`` of some items' values, ``low`` and ``high`` over targets."""
-    found = cluster_mean(values, target)
-    low, high = found.limits(confidence)
-    return {
-        "items": found.items, "targets": found.clusters, "mean": found.mean,
-        "low": low, "high": high,
-    }  # fmt: skip
 
 
 def _limits(beta: np.ndarray, target: np.ndarray, confidence: float) -> dict[str, float]:

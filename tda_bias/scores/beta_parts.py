@@ -34,12 +34,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from transformers import PreTrainedTokenizerBase
 
 from tda_bias.pairs.pair import Span
-from tda_bias.scores.beta import TwinSets, mean_over_targets, twin_table
+from tda_bias.scores.beta import TwinSets, twin_table
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import SCORINGS
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import Triple, in_order
 
 # Columns of an item, and what they are; all in nats by sums.
@@ -167,23 +169,30 @@ def part_table(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     for category in in_order(items["category"]):
         own = items[(items["category"] == category) & items["beta_sum"].notna()]
         for part in PARTS if len(own) else ():
-            found = mean_over_targets(
+            found = _mean_over_targets(
                 own[part].to_numpy(float), own["group"].to_numpy(str), confidence
             )
             rows.append({"category": category, "part": part, **found})
     return pd.DataFrame(rows)
 
 
+def _mean_over_targets(
+    values: Float[np.ndarray, " item"], target: np.ndarray, confidence: float
+) -> dict[str, Any]:
+    """``items``, ``targets``, ``mean`` of some items' values, ``low`` and ``high`` over targets."""
+    found = cluster_mean(values, target)
+    low, high = found.limits(confidence)
+    return {
+        "items": found.items, "targets": found.clusters, "mean": found.mean,
+        "low": low, "high": high,
+    }  # fmt: skip
+
+
 # -- placebos --------------------------------------------------------------------------------------
 
 
 def placebo_twins(likelihoods: Mapping[str, Sequence[Sequence[TripleLikelihood]]]) -> pd.DataFrame:
-    """One row per placebo twin of every item, by placebo.
-
-    Returns:
-        The columns of ``beta.twin_table`` with ``placebo`` and ``choice``: which of several words,
-        from 1.
-    """
+    """As ``beta.twin_table``, with ``placebo`` and ``choice``: which of several words, from 1."""
     tables = [twin_table(of_items).assign(placebo=name) for name, of_items in likelihoods.items()]
     table = pd.concat([twin_table([]).assign(placebo=""), *tables], ignore_index=True)
     return table.assign(choice=1 + table.groupby(["placebo", "item"]).cumcount())
@@ -218,7 +227,7 @@ def placebo_table(
                 row: dict[str, Any] = {"scoring": scoring, "category": category}
                 row |= {"kind": name, "choice": choice}
                 for quantity, of_items in values.items():
-                    found = mean_over_targets(of_items[own], target, confidence)
+                    found = _mean_over_targets(of_items[own], target, confidence)
                     row |= {"items": found["items"], "targets": found["targets"]}
                     row[quantity] = found["mean"]
                     row |= {f"{quantity}_{end}": found[end] for end in ("low", "high")}

@@ -39,12 +39,12 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
         control=[
             *filter(None, control),
             *_placebo_lines(result),
-            *_stereotype_by_length(result.length_split, scoring="sum"),
+            *_stereotype_by_length(result.length_split, "sum"),
             NEUTRAL_IS_NOT_GOOD,
         ],
         power=[*filter(None, power)],
         details=[
-            *_stereotype_by_length(result.length_split, scoring="mean"),
+            *_stereotype_by_length(result.length_split, "mean"),
             *_stereoset_details(result),
         ],
     )
@@ -139,13 +139,12 @@ def _by_length(split: pd.DataFrame, value: str, text: str, unit: str) -> str:
     return ", ".join(parts)
 
 
-def _stereotype_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
+def _stereotype_by_length(split: pd.DataFrame, scoring: str) -> list[str]:
     """Stereotype score by which text is longer, category by category."""
-    chosen = split[split["scoring"] == scoring]
     return [
         f"Length, {category}, {PER[scoring]}: ss is "
         f"{_by_length(rows, 'ss', 'the stereotype', 'item')}."
-        for category, rows in chosen.groupby("category", sort=False)
+        for category, rows in split[split["scoring"] == scoring].groupby("category", sort=False)
     ]
 
 
@@ -153,21 +152,16 @@ def _stereoset_details(result: StereoSetScores) -> list[str]:
     """Sentences on how to read the numbers."""
     table = result.scores
     first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
-    tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
     lines = [
-        f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
-        f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
-        "sums is low where the unrelated ones are short.",
         "Scores are means over terms (the official rule), with intervals over terms from five on, "
         "else over items; ss over items is what many tools print.",
         f"Ties: {first['ties']}, counted as one half.",
     ]
     if result.has_twins:
         lines.append(
-            "Beta is the log-odds of a triple minus those of its twins; the "
-            "percentage of items with beta > 0 is 50 without bias; r correlates the log-odds with "
-            "the twins'. What is in brackets is over targets and speaks of other targets (p flips "
-            "beta in whole targets); the rest is over items, and speaks of these targets (p "
+            "The percentage of items with beta > 0 is 50 without bias; r correlates the log-odds "
+            "with the twins'. What is in brackets is over targets and speaks of other targets (p "
+            "flips beta in whole targets); the rest is over items, and speaks of these targets (p "
             "exchanges triples with their twins)."
         )
         left_out = int(result.items["twins"].eq(0).sum())
@@ -192,52 +186,48 @@ def sentences_finding(run: SentenceScores) -> Finding:
     """The stereotype scores, how much length alone decides, and what is left out."""
     record, table = run.record, run.scores
     everything = table[(table["group"] == "all") & (table["category"] == table["category"].iloc[0])]
+    rows = everything.to_dict("records")
     result = [
         f"{scored_name(row).capitalize()}, {PER[row['scoring']]}: stereotype score {row['ss']:.1f} "
         f"({interval_text(row['ss_low'], row['ss_high'], 0)}), language-model score "
         f"{row['lms']:.1f}; "
         f"{counted(row['items'], 'item')} ({row['category']})."
-        for row in everything.to_dict("records")
+        for row in rows
     ]
-    details = []
-    left_out = table[(table["scoring"] == "sum") & (table["group"] == "all")]
-    for row in (
-        left_out[left_out["undefined"] > 0]
-        .drop_duplicates(["reading", "scored"])
-        .to_dict("records")
-    ):
+    details = [
+        f"{scored_name(row).capitalize()}: {row['undefined']} of {record.texts.triples} items "
+        "are left out, because a sentence has no word of its own, or none that is read (a "
+        "causal model without a start token does not read the first token)."
+        for row in rows
+        if row["scoring"] == "sum" and row["undefined"]
+    ]
+    if record.kind in _OFFICIAL:
         details.append(
-            f"{scored_name(row).capitalize()}: {row['undefined']} of {record.texts.triples} items "
-            "are left out, because a sentence has no word of its own, or none that is read (a "
-            "causal model without a start token does not read the first token)."
-        )
-    official = {
-        "causal": "whole sentences per token after the model's start token (--start bos)",
-        "masked": "the words that fill the blank",
-    }
-    if record.kind in official:
-        details.append(
-            f"The official way for {record.kind} models: {official[record.kind]}, as means over "
+            f"The official way for {record.kind} models: {_OFFICIAL[record.kind]}, as means over "
             "terms; ss over items is what many tools print."
         )
-    if record.data is not None:
-        details.append(f"Items: {record.data.source}.")
     return Finding(
         result=result,
-        control=[
-            *(
-                f"Length, {scored_name({'reading': reading, 'scored': scored})}, "
-                f"{PER[str(scoring)]}: ss over items is "
-                f"{_by_length(split, 'ss', 'the stereotype', 'item')}."
-                for (reading, scored, scoring), split in run.length_split.groupby(
-                    ["reading", "scored", "scoring"], sort=False
-                )
-            ),
-            NEUTRAL_IS_NOT_GOOD,
-        ],
-        power=list(dict.fromkeys(_power(table, row) for row in everything.to_dict("records"))),
-        details=details,
+        control=[*_sentences_by_length(run, "sum"), NEUTRAL_IS_NOT_GOOD],
+        power=list(dict.fromkeys(_power(table, row) for row in rows)),
+        details=[*_sentences_by_length(run, "mean"), *details],
     )
+
+
+_OFFICIAL = {
+    "causal": "whole sentences per token after the model's start token (--start bos)",
+    "masked": "the words that fill the blank",
+}
+
+
+def _sentences_by_length(run: SentenceScores, scoring: str) -> list[str]:
+    """Stereotype score by which text is longer, over all categories."""
+    split = run.length_split[run.length_split["scoring"] == scoring]
+    return [
+        f"Length, {scored_name({'reading': reading, 'scored': scored})}, {PER[scoring]}: ss over "
+        f"items is {_by_length(rows, 'ss', 'the stereotype', 'item')}."
+        for (reading, scored), rows in split.groupby(["reading", "scored"], sort=False)
+    ]
 
 
 # -- pairs -----------------------------------------------------------------------------------------
@@ -278,32 +268,29 @@ def pairs_finding(result: PairSetScores) -> Finding:
     )
     details = [
         record.official.note,
-        *_preference_by_length(result.length_split, scoring="mean"),
+        *_preference_by_length(result.length_split, "mean"),
         f"{counted(whole['ties'], 'tie')}, {whole['undefined']} without a scored token; intervals: "
         f"{whole['interval']}.",
     ]
-    control = [*_preference_by_length(result.length_split, scoring="sum")]
+    control = _preference_by_length(result.length_split, "sum")
     if record.set == "crows":
         control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
     return Finding(
         result=lines,
-        control=[*control, *_within_word_lines(result)],
+        control=control + _within_word_lines(result),
         power=[power],
         details=details,
     )
 
 
-def _preference_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
-    """Preference by which text is longer, over all pairs."""
-    everything = split[(split["type"] == "all") & (split["scoring"] == scoring)]
-    sentences = []
-    for reading, rows in everything.groupby("reading", sort=False):
-        how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
-        sentences.append(
-            f"Length, {PER[scoring]}{how}: the first text is preferred in, per cent, "
-            f"{_by_length(rows, 'preferred', 'it', 'pair')}."
-        )
-    return sentences
+def _preference_by_length(split: pd.DataFrame, scoring: str) -> list[str]:
+    """Preference by which text is longer."""
+    return [
+        f"Length, {PER[scoring]}"
+        f"{'' if reading == 'log_prob' else ', ' + str(reading).replace('_', ' ')}: the first text "
+        f"is preferred in, per cent, {_by_length(rows, 'preferred', 'it', 'pair')}."
+        for reading, rows in split[split["scoring"] == scoring].groupby("reading", sort=False)
+    ]
 
 
 def _within_word_lines(result: PairSetScores) -> list[str]:

@@ -27,13 +27,12 @@ from tda_bias.runs.cache import OpenCache, Part, texts_hash
 from tda_bias.scores.texts import Contrast, SplitTexts, tokenize
 from tda_bias.types import InputError, Progress, Triple
 
-Reading = Literal["log_prob", "pll", "pll_within_word"]
-READINGS: tuple[Reading, ...] = ("log_prob", "pll", "pll_within_word")
 Start = Literal["tokenizer", "bos"]
 # Per text the log-probabilities of its scored tokens.
 TokenScores = tuple[Float[np.ndarray, " token"], ...]
 # By how they were read, contrast by contrast; ``context`` is that of a triple, as one text.
 Readings = dict[str, list[TokenScores]]
+_READINGS = ("log_prob", "pll", "pll_within_word", "context")
 
 # Contrasts whose readings are kept in one file: a stopped run loses at most so many.
 _BLOCK = 128
@@ -44,10 +43,10 @@ _BLOCK = 128
 
 @dataclass(frozen=True)
 class TextReader:
-    """A way to read contrasts.
+    """A way to read contrasts with a causal, masked or sequence-to-sequence language model.
 
     Attributes:
-        model: A causal, masked or sequence-to-sequence language model.
+        model: The model.
         batch_size: Texts per forward pass.
         start: Of causal models: ``tokenizer``: the first token of a text is scored only where the
             tokenizer puts a start token in front of it; ``bos``: the model's start token stands in
@@ -224,7 +223,7 @@ def _as_arrays(readings: Readings) -> dict[str, np.ndarray]:
 
 def _from_arrays(blocks: Sequence[Mapping[str, np.ndarray]]) -> Readings:
     """Blocks one after the other, in the readings that all of them have."""
-    shared = [name for name in (*READINGS, "context") if all(name in block for block in blocks)]
+    shared = [name for name in _READINGS if all(name in block for block in blocks)]
     readings: Readings = {name: [] for name in shared}
     for block in blocks:
         for name in shared:
@@ -256,11 +255,6 @@ class TripleLikelihood:
         """Log-probability of each continuation."""
         return np.array([values.sum() for values in self.tokens])
 
-    @property
-    def n_tokens(self) -> tuple[int, ...]:
-        """Tokens of each continuation."""
-        return tuple(len(values) for values in self.tokens)
-
 
 def triple_likelihoods(
     model: LanguageModel,
@@ -269,11 +263,7 @@ def triple_likelihoods(
     batch_size: int = 32,
     progress: Progress | None = None,
 ) -> list[TripleLikelihood]:
-    """Log-probabilities of every continuation of every triple, and of contexts.
-
-    Raises:
-        InputError: as ``TextReader.read``.
-    """
+    """Log-probabilities of continuations and contexts; errors are those of ``TextReader.read``."""
     reader = TextReader(model, batch_size, triples=True)
     return likelihoods_of(reader.read([Contrast.of(t) for t in triples], progress=progress))
 

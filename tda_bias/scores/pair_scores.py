@@ -20,19 +20,18 @@ from scipy import stats
 
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs.pair import PairSet, Scored
+from tda_bias.pairs.pair import Pair, PairSet
 from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.scores.likelihood import READINGS, Reading, Start, TextReader
-from tda_bias.scores.stereoset import SCORINGS, Scoring
+from tda_bias.scores.likelihood import Start, TextReader
+from tda_bias.scores.stereoset import SCORINGS, Scoring, scored, text_columns
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.types import InputError, Progress
 
 _SIDES = ("more", "less")
-_SUFFIX: dict[Reading, str] = {"log_prob": "", "pll": "", "pll_within_word": "_within_word"}
 _INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("", "_low", "_high")]
 
 
@@ -43,97 +42,57 @@ def pair_items(
     model: LanguageModel,
     pairs: PairSet,
     *,
-    scored: Scored | None = None,
     batch_size: int = 32,
     start: Start = "tokenizer",
     progress: Progress | None = None,
     cache: OpenCache = no_cache,
 ) -> pd.DataFrame:
-    """One row per pair: log-probability and number of scored tokens of its two texts.
+    """Log-probability and number of scored tokens of the two texts of every pair.
 
-    ``scored`` says which words are; what each pair says if None (``shared`` is ``whole`` for models
-    that are not masked). The model is causal, masked or sequence-to-sequence; the rest is as in
-    ``TextReader``.
+    The model is causal, masked or sequence-to-sequence; the rest is as in ``TextReader``.
 
     Returns:
-        Columns ``id group log_prob_more log_prob_less tokens_more tokens_less``, for masked models
-        ``log_prob_more_within_word log_prob_less_within_word``, then ``type set cluster reading``.
-        Natural logarithms, summed over the scored tokens; NaN where a text has none.
+        One row per reading (see ``TextReader.read``) and pair: ``reading id group
+        type cluster log_prob_more tokens_more log_prob_less tokens_less``. Natural logarithms,
+        summed over the scored tokens; NaN where a text has none.
 
     Raises:
         InputError: if there is no pair, or as ``TextReader.read_saved``.
         ShareDone: as ``TextReader.read_saved``.
     """
-    rows = pairs.pairs
-    if not rows:
+    if not pairs.pairs:
         raise InputError("there is no pair to score")
-    contrasts = []
-    for pair in rows:
-        which = scored or pair.scored
-        if which == "shared" and model.kind != "masked":
-            which = "whole"
-        contrasts.append(Contrast(pair.texts(), pair.context, which, pair.source))
+    contrasts = [_contrast(model, pair) for pair in pairs.pairs]
     reader = TextReader(model, batch_size, start)
     read = reader.read_saved({"pairs": contrasts}, cache, progress=progress)["pairs"]
-    main = next(iter(read))
-
-    def sums(reading: str, side: int) -> list[float]:
-        tokens = [texts[side] for texts in read[reading]]
-        return [float(values.sum()) if len(values) else np.nan for values in tokens]
-
-    table = pd.DataFrame(
-        {
-            "id": [pair.id for pair in rows],
-            "group": [pair.group for pair in rows],
-            "log_prob_more": sums(main, 0),
-            "log_prob_less": sums(main, 1),
-            "tokens_more": [len(more) for more, _ in read[main]],
-            "tokens_less": [len(less) for _, less in read[main]],
-        }
-    )
-    if "pll_within_word" in read:
-        table["log_prob_more_within_word"] = sums("pll_within_word", 0)
-        table["log_prob_less_within_word"] = sums("pll_within_word", 1)
-    table["type"] = [pair.type for pair in rows]
-    table["set"] = [pair.set for pair in rows]
-    table["cluster"] = [pair.unit for pair in rows]
-    return table.assign(reading=main)
+    rows = []
+    for reading, of_pairs in read.items():
+        for pair, texts in zip(pairs.pairs, of_pairs, strict=True):
+            row = {"reading": reading, "id": pair.id, "group": pair.group, "type": pair.type}
+            rows.append({**row, "cluster": pair.unit, **text_columns(texts, _SIDES)})
+    return pd.DataFrame(rows)
 
 
-def readings(items: pd.DataFrame) -> list[Reading]:
-    """The ways in which the texts of an item table were read."""
-    main = str(items["reading"].iloc[0])
-    named = [reading for reading in READINGS if reading == main]
-    return [*named, "pll_within_word"] if "log_prob_more_within_word" in items else named
+def _contrast(model: LanguageModel, pair: Pair) -> Contrast:
+    # What both texts share, given what differs, is a quantity of masked models.
+    shared = pair.scored == "shared" and model.kind != "masked"
+    return Contrast(pair.texts(), pair.context, "whole" if shared else pair.scored, pair.source)
 
 
-def compared(
-    items: pd.DataFrame, *, reading: Reading | None = None, scoring: Scoring = "sum"
-) -> pd.DataFrame:
-    """The comparison of each pair, by sums or means over tokens of the first of its ``readings``.
+def compared(items: pd.DataFrame, *, scoring: Scoring = "sum") -> pd.DataFrame:
+    """The comparison of each pair in the first of the readings, by sums or means over tokens.
 
     Returns:
         Columns ``id type group cluster``; ``log_odds``, more minus less, nats; ``preferred``: 1, 0,
         or 0.5 for a tie; ``longer``: the sign of the difference in scored tokens. NaN where
         undefined.
     """
-    suffix = _SUFFIX[reading or readings(items)[0]]
-    size = [1 if scoring == "sum" else items[f"tokens_{side}"] for side in _SIDES]
-    more, less = (
-        items[f"log_prob_{side}{suffix}"] / tokens
-        for side, tokens in zip(_SIDES, size, strict=True)
-    )
-    odds = more - less
-    return pd.DataFrame(
-        {
-            "id": items["id"],
-            "type": items["type"],
-            "group": items["group"],
-            "cluster": items["cluster"],
-            "log_odds": odds,
-            "preferred": (np.sign(odds) + 1) / 2,
-            "longer": np.sign(items["tokens_more"] - items["tokens_less"]),
-        }
+    items = items[items["reading"] == items["reading"].iloc[0]]
+    odds = scored(items, "more", scoring) - scored(items, "less", scoring)
+    return items[["id", "type", "group", "cluster"]].assign(
+        log_odds=odds,
+        preferred=(np.sign(odds) + 1) / 2,
+        longer=np.sign(items["tokens_more"] - items["tokens_less"]),
     )
 
 
@@ -145,22 +104,19 @@ def scores(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         ``preferred``, per cent of pairs whose ``more`` is preferred, ties one half; ``log_odds``,
         the mean of log P(more) - log P(less) in nats; both with ``_low`` and ``_high``;
         ``interval``: over clusters from five on, else over pairs, and then for these clusters only.
-
-    Raises:
-        InputError: if there is no pair.
     """
-    if items.empty:
-        raise InputError("there is no pair to score")
     rows: list[dict[str, Any]] = []
-    for reading in readings(items):
-        for scoring in SCORINGS:
-            table = compared(items, reading=reading, scoring=scoring)
-            for kind, name, part in _parts(table):
-                row = summary(part, confidence)
-                rows.append(
-                    {"reading": reading, "scoring": scoring, "part": kind, "name": name, **row}
-                )
+    for reading, scoring, table in _comparisons(items):
+        for kind, name, part in _parts(table):
+            about = {"reading": reading, "scoring": scoring, "part": kind, "name": name}
+            rows.append(about | summary(part, confidence))
     return pd.DataFrame(rows)
+
+
+def _comparisons(items: pd.DataFrame) -> Iterator[tuple[str, Scoring, pd.DataFrame]]:
+    for reading, of_reading in items.groupby("reading", sort=False):
+        for scoring in SCORINGS:
+            yield str(reading), scoring, compared(of_reading, scoring=scoring)
 
 
 def _parts(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -200,20 +156,14 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
     """Shares of ``more`` preferred where it is the longer, the shorter or an equally long text.
 
     Returns:
-        One row per reading, scoring, type and ``longer`` (1, 0, -1): ``items preferred``; type
-        ``all`` is everything.
+        One row per reading, scoring and ``longer`` (1, 0, -1): ``items preferred``, per cent.
     """
     tables = []
-    for reading in readings(items):
-        for scoring in SCORINGS:
-            table = compared(items, reading=reading, scoring=scoring).dropna(subset=["log_odds"])
-            several = table["type"].nunique() > 1
-            parts = [table.assign(type="all"), *([table] if several else [])]
-            for part in parts:
-                shares = part.groupby(["type", "longer"])["preferred"].agg(["size", "mean"])
-                shares = shares.reset_index().rename(columns={"size": "items", "mean": "preferred"})
-                shares["preferred"] *= 100
-                tables.append(shares.assign(reading=reading, scoring=scoring))
+    for reading, scoring, table in _comparisons(items):
+        defined = table.dropna(subset=["log_odds"])
+        shares = defined.groupby("longer")["preferred"].agg(items="size", preferred="mean")
+        percent = shares.reset_index().assign(preferred=lambda t: 100 * t["preferred"])
+        tables.append(percent.assign(reading=reading, scoring=scoring))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -305,15 +255,17 @@ def _winogender(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
     sign = {p.id: 1.0 if gender_of_more(p) == "female" else -1.0 for p in pairs.pairs}
     female = table["log_odds"] * table["id"].map(sign)
     occupations = table.assign(female=female)[table["type"] == "occupation"]
-    per_occupation = occupations.groupby("group")["female"].agg(["size", "mean"]).reset_index()
-    per_occupation.columns = pd.Index(["occupation", "items", "log_odds_female"])
+    per_occupation = (
+        occupations.rename(columns={"group": "occupation"})
+        .groupby("occupation")["female"]
+        .agg(items="size", log_odds_female="mean")
+        .reset_index()
+    )
     for name in ("bls", "bergsma"):
         per_occupation[f"pct_female_{name}"] = per_occupation["occupation"].map(
             {occupation: values[name] for occupation, values in shares.items()}
         )
-    headline: dict[str, float] = {
-        "log_odds_female": float(per_occupation["log_odds_female"].mean())
-    }
+    headline = {"log_odds_female": float(per_occupation["log_odds_female"].mean())}
     for name in ("bls", "bergsma"):
         both = per_occupation[["log_odds_female", f"pct_female_{name}"]].dropna().to_numpy()
         varies = len(both) > 2 and np.ptp(both, axis=0).min() > 0
@@ -385,23 +337,12 @@ class PairTextsRecord(RecordPart):
 
 
 class PairsRecord(RunRecord):
-    """Everything needed to repeat a run.
-
-    Attributes:
-        kind: Of language model: causal, masked or seq2seq.
-        texts: What was read.
-        set: Name of the set.
-        scored: Which words are scored; None: as each pair says.
-        start: Whether a start token was put in front of texts.
-        official: The set's own score.
-        confidence: Coverage of the intervals.
-    """
+    """Everything needed to repeat a run."""
 
     command: str = "pairs"
     kind: str
     texts: PairTextsRecord
     set: str
-    scored: str | None = None
     start: str
     official: OfficialRecord
     confidence: float
@@ -412,11 +353,11 @@ class PairSetScores(SavedResult):
     """Result of ``pair_set_scores``.
 
     Attributes:
-        items: One row per pair; see ``pair_items``.
+        items: One row per reading and pair; see ``pair_items``.
         scores: One row per reading, scoring and part; see ``scores``.
         length_split: How often ``more`` is preferred by which text is longer.
         official: One row per division that the set's paper has; see ``official``.
-        record: Everything needed to repeat the run.
+        record: How it came about.
     """
 
     COMMAND = "pairs"
@@ -439,7 +380,7 @@ class PairSetScores(SavedResult):
         (
             "length_split",
             "length_split.csv",
-            dict.fromkeys(("type", "reading", "scoring"), str)
+            dict.fromkeys(("reading", "scoring"), str)
             | dict.fromkeys(("longer", "preferred"), float)
             | {"items": int},
         ),
@@ -458,7 +399,6 @@ def pair_set_scores(
     model: LanguageModel,
     pairs: PairSet,
     *,
-    scored: Scored | None = None,
     start: Start = "tokenizer",
     batch_size: int = 32,
     confidence: float = 0.95,
@@ -473,13 +413,7 @@ def pair_set_scores(
         ShareDone: if the parts are shared by several processes and another one gathers.
     """
     items = pair_items(
-        model,
-        pairs,
-        scored=scored,
-        start=start,
-        batch_size=batch_size,
-        progress=progress,
-        cache=cache,
+        model, pairs, start=start, batch_size=batch_size, progress=progress, cache=cache
     )
     by_division, own = official(pairs, items, confidence=confidence)
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
@@ -493,9 +427,8 @@ def pair_set_scores(
             model=model_record(model, weights=model.weight_hash()),
             data=DataRecord(source=pairs.source, revision=pairs.revision),
             kind=model.kind,
-            texts=PairTextsRecord(pairs=len(items), hash=texts_hash(ids)),
+            texts=PairTextsRecord(pairs=len(pairs.pairs), hash=texts_hash(ids)),
             set=pairs.name,
-            scored=scored,
             start=start,
             official=own,
             confidence=confidence,

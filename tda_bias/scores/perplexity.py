@@ -36,9 +36,8 @@ class Windows:
 
     Attributes:
         ids: Token ids of each, special tokens included.
-        first: Place of each one's first scored token; those from there on are scored, but for
-            special tokens at the end.
-        trailing: How many special tokens stand at the end of each.
+        first: Place of each one's first scored token; all from there on are scored, but ...
+        trailing: ... so many special tokens at the end.
         width: Tokens of a window at most.
         stride: Tokens from one window's beginning to the next.
         of: How many windows the whole text has.
@@ -65,12 +64,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class PerToken:
-    """A quantity of the scored tokens of windows.
-
-    Attributes:
-        total: Sum over each window's tokens, nats.
-        n_tokens: How many those are.
-    """
+    """A quantity of the scored tokens of windows: each one's sum, nats, and number of tokens."""
 
     total: Float[np.ndarray, " window"]
     n_tokens: Int[np.ndarray, " window"]

@@ -46,22 +46,22 @@ def item_table(triples: Sequence[Triple], likelihoods: Sequence[TripleLikelihood
     """One row per item: log-probability and number of tokens of its three continuations."""
     names = ("category", "group", "source")
     return pd.DataFrame(
-        {name: getattr(triple, name) for name in names} | role_columns(likelihood.tokens)
+        {name: getattr(triple, name) for name in names} | text_columns(likelihood.tokens)
         for triple, likelihood in zip(triples, likelihoods, strict=True)
     )
 
 
-def role_columns(texts: TokenScores) -> dict[str, float]:
-    """Log-probability, NaN without a token, and number of tokens of the three texts of an item."""
+def text_columns(texts: TokenScores, names: Sequence[str] = "sau") -> dict[str, float]:
+    """Log-probability, NaN without a token, and number of tokens of the texts of an item."""
     row: dict[str, float] = {}
-    for role, tokens in zip("sau", texts, strict=True):
-        row[f"log_prob_{role}"] = float(tokens.sum()) if len(tokens) else np.nan
-        row[f"tokens_{role}"] = len(tokens)
+    for name, tokens in zip(names, texts, strict=True):
+        row[f"log_prob_{name}"] = float(tokens.sum()) if len(tokens) else np.nan
+        row[f"tokens_{name}"] = len(tokens)
     return row
 
 
 def scored(items: pd.DataFrame, name: str, scoring: Scoring) -> pd.Series[float]:
-    """The log-probabilities of ``name``, s, a or u, as sums or per token."""
+    """The log-probabilities of one of an item's texts, as sums or per token."""
     total = items[f"log_prob_{name}"]
     return total if scoring == "sum" else total / items[f"tokens_{name}"]
 
@@ -176,7 +176,6 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
     tables = []
     for scoring in SCORINGS:
         won = wins(items, scoring=scoring)
-        table = won.groupby(["category", "longer"])["stereotype"].agg(["size", "mean"])
-        table = table.reset_index().rename(columns={"size": "items", "mean": "ss"})
-        tables.append(table.assign(scoring=scoring, ss=100 * table["ss"]))
+        table = won.groupby(["category", "longer"])["stereotype"].agg(items="size", ss="mean")
+        tables.append(table.reset_index().assign(scoring=scoring, ss=lambda t: 100 * t["ss"]))
     return pd.concat(tables, ignore_index=True)

@@ -36,8 +36,8 @@ from tda_bias.scores.stereoset import (
     SCORES,
     item_table,
     length_split,
-    role_columns,
     scores,
+    text_columns,
 )
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
 from tda_bias.triples import SentenceTriple, triple_ids
@@ -58,16 +58,7 @@ class ScoredTextsRecord(RecordPart):
 
 
 class StereoSetRecord(RunRecord):
-    """Everything needed to repeat a run.
-
-    Attributes:
-        kind: Of language model: causal, masked or seq2seq.
-        texts: What was read.
-        twins: How the twins came about; None for a run without.
-        placebos: How the placebo twins came about, by placebo; None for a run without.
-        confidence: Coverage of the intervals.
-        seed: Of exchanges.
-    """
+    """Everything needed to repeat a run; of twins and placebo twins how they came about."""
 
     command: str = "stereoset"
     kind: str
@@ -78,17 +69,8 @@ class StereoSetRecord(RunRecord):
     seed: int
 
 
-# Field of ``StereoSetScores``, file and columns.
-TABLES: Sequence[Table] = (
-    (
-        "items",
-        "items.parquet",
-        ROLE_COLUMNS | dict.fromkeys(("category", "group", "id"), str),
-    ),
-    ("scores", "scores.csv", SCORES),
-    ("length_split", "length_split.csv", LENGTH_SPLIT),
-)
-# Those that a run without twins, or without placebos, lacks.
+_ITEMS = ROLE_COLUMNS | dict.fromkeys(("id", "category", "group"), str)
+# Field, file and columns of the tables that a run without twins, or without placebos, lacks.
 TWIN_TABLES: Sequence[Table] = (
     ("twins", "twins.parquet", TWINS),
     ("beta", "beta.csv", BETA),
@@ -111,28 +93,29 @@ TWIN_TABLES: Sequence[Table] = (
 
 @dataclass(frozen=True, repr=False)
 class StereoSetScores(SavedResult):
-    """Result of ``stereoset_scores``.
+    """Result of ``stereoset_scores``; tables of twins are empty in a run without.
 
     Attributes:
-        items: One row per item: log-probability and number of tokens of its continuations and, with
-            twins, beta; see ``beta.with_beta``.
-        scores: One row per scoring, category and group: the official scores; see
-            ``stereoset.scores``.
+        items: Log-probabilities and tokens of continuations and, with twins, beta with its parts:
+            ``stereoset.item_table``, ``beta.with_beta``, ``beta_parts.part_columns``.
+        scores: The official scores: ``stereoset.scores``.
         length_split: How often the stereotype wins by which text is longer.
-        twins: One row per twin; empty without twins.
-        beta: One row per scoring, category and group: what is about the target; see
-            ``beta.beta_table``. Empty without twins.
-        beta_parts: One row per category and part of beta; see ``beta_parts.part_table``. Empty
-            without twins.
-        placebos: One row per placebo twin; empty without.
-        placebo_beta: One row per scoring, category, placebo and choice of words: beta beside its
-            placebo; see ``beta_parts.placebo_table``. Empty without placebos.
-        record: Everything needed to repeat the run.
+        twins: One row per twin.
+        beta: What is about the target: ``beta.beta_table``.
+        beta_parts: ``beta_parts.part_table``.
+        placebos: One row per placebo twin.
+        placebo_beta: Beta beside its placebos: ``beta_parts.placebo_table``.
+        record: How it came about.
     """
 
     COMMAND = "stereoset"
     RECORD = StereoSetRecord
-    TABLES = (*TABLES, *TWIN_TABLES)
+    TABLES = (
+        ("items", "items.parquet", _ITEMS),
+        ("scores", "scores.csv", SCORES),
+        ("length_split", "length_split.csv", LENGTH_SPLIT),
+        *TWIN_TABLES,
+    )
     OPTIONAL = frozenset(name for name, _, _ in TWIN_TABLES)
 
     items: pd.DataFrame
@@ -187,8 +170,8 @@ def stereoset_scores(
     Args:
         model: A causal, masked or sequence-to-sequence language model.
         triples: From ``load_triples``.
-        twins: The same texts about other targets (``tda_bias.twins``), which tell what of the
-            preference is about the target (beta); ``auto``: made where they can be; None: none.
+        twins: The same texts about other targets, which tell what of the preference is about the
+            target (beta); ``auto``: made where they can be; None: none.
         placebos: From ``tda_bias.twins.make_placebos``: what of beta another wording or another
             role of the same gender changes too. ``auto``: made where there are twins. Only triples
             with twins take part.
@@ -284,14 +267,7 @@ _HOW = dict.fromkeys(("reading", "scored"), str)
 
 
 class SentenceRecord(RunRecord):
-    """Everything needed to repeat a run.
-
-    Attributes:
-        kind: Of language model: causal, masked or seq2seq.
-        texts: What was read.
-        start: What stands in front of a causal model's texts.
-        confidence: Coverage of the intervals.
-    """
+    """Everything needed to repeat a run."""
 
     command: str = "stereoset intrasentence"
     kind: str
@@ -311,17 +287,13 @@ class SentenceScores(SavedResult):
         scores: As ``stereoset.scores``, with ``reading scored`` and ``undefined``: items left out
             because no token of a sentence is scored.
         length_split: As ``stereoset.length_split``, with ``reading scored``.
-        record: Everything needed to repeat the run.
+        record: How it came about.
     """
 
     COMMAND = "stereoset intrasentence"
     RECORD = SentenceRecord
     TABLES = (
-        (
-            "items",
-            "items.parquet",
-            ROLE_COLUMNS | _HOW | dict.fromkeys(("id", "category", "group"), str),
-        ),
+        ("items", "items.parquet", _ITEMS | _HOW),
         ("scores", "scores.csv", SCORES | _HOW | {"undefined": int}),
         ("length_split", "length_split.csv", LENGTH_SPLIT | _HOW),
     )
@@ -356,8 +328,8 @@ def sentence_scores(
     )
     tables: list[pd.DataFrame] = []
     splits: list[pd.DataFrame] = []
-    for (reading, scored), part in items.groupby(["reading", "scored"], sort=False):
-        about = {"reading": str(reading), "scored": str(scored)}
+    for how, part in items.groupby(list(_HOW), sort=False):
+        about = dict(zip(_HOW, map(str, how), strict=True))
         defined = part.dropna(subset=[f"log_prob_{role}" for role in "sau"])
         if defined.empty:
             continue
@@ -393,14 +365,9 @@ def sentence_twins(sentences: Sequence[SentenceTriple]) -> dict[str, SentenceTri
         Triple(own.group, own.category, own.stereotype, *own.texts(), own.source) for own in gender
     ]
     made = make_twins(triples)
+    names = ("group", "stereotype", "anti_stereotype", "unrelated")
     return {
-        own.id: replace(
-            own,
-            group=twin.group,
-            stereotype=twin.stereotype,
-            anti_stereotype=twin.anti_stereotype,
-            unrelated=twin.unrelated,
-        )
+        own.id: replace(own, **{name: getattr(twin, name) for name in names})
         for own, triple in zip(gender, triples, strict=True)
         for twin in made.of(triple)
     }
@@ -427,7 +394,7 @@ def sentence_items(
     for scored, readings in zip(which, read.values(), strict=True):
         for reading, values in readings.items():
             for sentence, texts in zip(sentences, values, strict=True):
-                row: dict[str, Any] = {"reading": reading, "scored": scored}
+                row = {"reading": reading, "scored": scored}
                 row |= {n: getattr(sentence, n) for n in ("id", "category", "group", "source")}
-                rows.append(row | role_columns(texts))
+                rows.append({**row, **text_columns(texts)})
     return pd.DataFrame(rows)

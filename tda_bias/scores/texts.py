@@ -23,13 +23,9 @@ CONTEXT = 3
 
 @dataclass(frozen=True)
 class Contrast:
-    """Texts that stand against each other.
+    """Two or more full texts that stand against each other.
 
-    Attributes:
-        texts: The full texts, two or more.
-        context: What all of them begin with, if anything; it is not scored.
-        scored: Which of their words are; see ``tda_bias.pairs.Pair``.
-        source: Where they stand, for messages.
+    What they begin with, the context, is not scored; which words are, see ``tda_bias.pairs.Pair``.
     """
 
     texts: tuple[str, ...]

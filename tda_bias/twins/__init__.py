@@ -11,11 +11,10 @@ from tda_bias.twins.make import (
     make_twins,
 )
 from tda_bias.twins.targets import Kinds, load_kinds, shipped_kinds
-from tda_bias.twins.twins import Excluded, Twins, load_twins, save_lm_eval, save_twins
+from tda_bias.twins.twins import Twins, load_twins, save_lm_eval, save_twins
 
 __all__ = [
     "PLACEBOS",
-    "Excluded",
     "Kinds",
     "Placebo",
     "Twins",

@@ -29,7 +29,7 @@ from tda_bias.twins.targets import (
     shipped_kinds,
     with_target,
 )
-from tda_bias.twins.twins import Excluded, Twins, content, text_fields
+from tda_bias.twins.twins import Twins, content, text_fields
 from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
@@ -79,8 +79,7 @@ def make_twins(
         kinds: Targets by kind; those of StereoSet and of the starter triples if None.
 
     Returns:
-        The twins, and the triples without one with the reason. If ``auto`` can make none, its
-        ``note`` says why.
+        The twins. If ``auto`` can make none, their ``note`` says why.
 
     Raises:
         InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
@@ -115,16 +114,16 @@ def make_twins(
 def _collected(outcomes: Mapping[Triple, Outcome], made: Mapping[str, object]) -> Twins:
     return Twins(
         pairs=tuple((t, found) for t, found in outcomes.items() if not isinstance(found, str)),
-        excluded=tuple(Excluded(t, why) for t, why in outcomes.items() if isinstance(why, str)),
+        excluded={t: why for t, why in outcomes.items() if isinstance(why, str)},
         made=made,
     )
 
 
 def _why(twins: Twins) -> str:
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in twins.reasons().items())
-    unknown = sorted({e.triple.group for e in twins.excluded if e.reason == UNKNOWN})
+    """The reasons, and the first targets that are not known."""
+    unknown = sorted({t.group for t, reason in twins.excluded.items() if reason == UNKNOWN})
     names = f": {', '.join(unknown[:3])}{', ...' if len(unknown) > 3 else ''}" if unknown else ""
-    return reasons + names
+    return twins.why() + names
 
 
 # -- gender ----------------------------------------------------------------------------------------
@@ -183,15 +182,9 @@ def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int
 def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
     """The same triples with another word in the target's place, which keeps its gender.
 
-    The words are data (``twins_placebo.yaml``, which says how they were chosen).
-
-    Args:
-        triples: Of any categories; races and religions have none.
-        placebo: ``synonym`` for the same person in another word, ``role`` for others of the same
-            gender.
-
-    Returns:
-        The placebo twins, and the triples without one with the reason.
+    ``synonym`` is the same person in another word, ``role`` another person of the same gender;
+    races and religions have neither. The words are data: ``twins_placebo.yaml``, which says how
+    they were chosen.
     """
     unique = {content(triple): triple for triple in triples}.values()
     outcomes = {triple: _placebo(triple, placebo) for triple in unique}
@@ -200,14 +193,7 @@ def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
 
 
 def comparable_placebos(triples: Sequence[Triple], placebo: Placebo) -> tuple[list[Triple], Twins]:
-    """Placebo twins that can be compared with twins: of groups with two or more of them.
-
-    Args:
-        triples: Triples that have twins.
-        placebo: As in ``make_placebos``.
-
-    Returns:
-        The triples, and their placebo twins.
+    """The triples in groups with two or more placebo twins, and these: a variance needs two.
 
     Raises:
         InputError: if no group has two.
@@ -216,8 +202,7 @@ def comparable_placebos(triples: Sequence[Triple], placebo: Placebo) -> tuple[li
     size = Counter((triple.category, triple.group) for triple, _ in made)
     usable = [triple for triple, _ in made if size[triple.category, triple.group] > 1]
     if not usable:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        raise InputError(f"`placebo` {placebo}: no target has two; {reasons}")
+        raise InputError(f"`placebo` {placebo}: no target has two; {made.why()}")
     return usable, made
 
 

@@ -24,11 +24,11 @@ Form = Literal["place", "faith", "adjective", "noun", "nouns"]
 
 @dataclass(frozen=True)
 class Target:
-    """A target with its forms.
+    """A target of a kind, with its forms.
 
     Attributes:
         name: As triples call it.
-        kind: The kind it belongs to.
+        kind: Of which another target can take its place.
         written: From a form to how a twin spells it; a form that English lacks is not there.
         read: From a spelling in lower case to the forms it may be.
         masculine: Whether it cannot be a woman.
@@ -269,13 +269,10 @@ def drawn(
     k: int,
     rng: np.random.Generator,
 ) -> list[tuple[Target, ...]]:
-    """K other targets for each item, so that all targets serve about equally often.
+    """K other targets for each item (fewer where fewer fit), so that all serve about equally often.
 
     Items come in a random order that does not depend on the order given; each takes, among those
     that fit, the targets that have served least, ties at random.
-
-    Returns:
-        For each item; fewer than K where fewer fit.
     """
     order = sorted(range(len(items)), key=lambda i: content(items[i][0]))
     served = {target.name: 0 for target in others}

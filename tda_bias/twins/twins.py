@@ -1,14 +1,12 @@
-"""Triples and their twins: what was made, what was left out and why; a summary; and the files."""
+"""Triples and their twins: what was made, what was left out and why; and the files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,32 +42,19 @@ def content(triple: Triple) -> Key:
     return (triple.category, triple.group, *text_fields(triple))
 
 
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """A triple without a twin, and why.
-
-    Attributes:
-        triple: The triple.
-        reason: The same words for the same reason, to be counted.
-    """
-
-    triple: Triple
-    reason: str
-
-
 @dataclass(frozen=True)
 class Twins:
     """The twins of triples. Iterating gives each triple that has some, with them.
 
     Attributes:
         pairs: Triples with their twins; equal triples (but for their source) stand once.
-        excluded: The triples that have none.
-        made: How they were made or where they were read.
+        excluded: The others, each with the reason.
+        made: How the twins were made or where they were read.
         note: Why there are none at all; else empty.
     """
 
     pairs: tuple[tuple[Triple, tuple[Triple, ...]], ...]
-    excluded: tuple[Excluded, ...] = ()
+    excluded: Mapping[Triple, str] = field(default_factory=dict)
     made: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -97,12 +82,16 @@ class Twins:
         return replace(
             self,
             pairs=tuple(pair for pair in self.pairs if content(pair[0]) in wanted),
-            excluded=tuple(e for e in self.excluded if content(e.triple) in wanted),
+            excluded={t: why for t, why in self.excluded.items() if content(t) in wanted},
         )
 
     def reasons(self) -> dict[str, int]:
         """Number of triples left out, by reason, the most frequent first."""
-        return dict(Counter(e.reason for e in self.excluded).most_common())
+        return dict(Counter(self.excluded.values()).most_common())
+
+    def why(self) -> str:
+        """The reasons with their numbers, in one line."""
+        return ", ".join(f"{reason} ({n})" for reason, n in self.reasons().items())
 
     def record(self) -> dict[str, Any]:
         """Record of how the twins came about, with what identifies them."""
@@ -122,86 +111,6 @@ class Twins:
             for triple, twins in self.pairs
         )
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
-
-
-# -- in numbers and sentences ----------------------------------------------------------------------
-
-# Triples shown of those left out for one reason.
-_SHOWN = 3
-
-
-def twin_counts(made: Twins) -> list[dict[str, Any]]:
-    """Triples, those with twins, twins and those left out, by category."""
-    paired = Counter(triple.category for triple, _ in made)
-    several = Counter(triple.category for triple, twins in made for _ in twins)
-    excluded = Counter(e.triple.category for e in made.excluded)
-    return [
-        {
-            "category": name,
-            "triples": paired[name] + excluded[name],
-            "with twins": paired[name],
-            "twins": several[name],
-            "left out": excluded[name],
-        }
-        for name in sorted({*paired, *excluded})
-    ]
-
-
-def excluded_lines(made: Twins) -> list[str]:
-    """The reasons for which triples have no twin, with the first triples of each."""
-    lines = []
-    for reason, number in made.reasons().items():
-        lines.append(f"Left out ({number}): {reason}.")
-        of_reason = [e.triple for e in made.excluded if e.reason == reason]
-        lines += [f"  {triple.group}: {triple.context}" for triple in of_reason[:_SHOWN]]
-        if number > _SHOWN:
-            lines.append(f"  ... and {number - _SHOWN} more; --format json lists all")
-    return lines
-
-
-def example_lines(made: Twins, number: int) -> list[str]:
-    """Twins from all over the data, each change as [before -> after]."""
-    lines = []
-    for triple, twin in twin_examples(made, number):
-        lines.append(f"{triple.category}: {triple.group} -> {twin.group}")
-        lines.append(f"  {marked(triple.context, twin.context)}")
-        lines.append(f"    stereotype: {marked(triple.stereotype, twin.stereotype)}")
-        lines.append(f"    anti-stereotype: {marked(triple.anti_stereotype, twin.anti_stereotype)}")
-    return lines
-
-
-def twin_examples(made: Twins, number: int) -> list[tuple[Triple, Triple]]:
-    """Some triples from all over the data, each with its first twin."""
-    pairs = made.pairs
-    number = min(number, len(pairs))
-    chosen = [pairs[i * len(pairs) // number] for i in range(number)]
-    return [(triple, twins[0]) for triple, twins in chosen]
-
-
-def marked(original: str, twin: str) -> str:
-    """The original with each run of changed words as ``[before -> after]``."""
-    before, after = (re.findall(r"\w+|\W", text) for text in (original, twin))
-    pieces = []
-    for what, i, j, k, m in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
-        old, new = "".join(before[i:j]), "".join(after[k:m])
-        pieces.append(old if what == "equal" else f"[{old} -> {new}]")
-    return "".join(pieces)
-
-
-def how_made(made: Twins) -> list[str]:
-    """Notes on placebos, and on how other targets were drawn."""
-    record = made.record()
-    lines = []
-    if "placebo" in record:
-        lines.append(
-            "Placebo twins keep the gender: what they change in a number is not about gender."
-        )
-    if "k" in record:
-        lines.append(
-            f"Other targets for each triple: {record['k']}, drawn with seed {record['seed']}. A "
-            "number with these twins is relative to the other targets, which have stereotypes too."
-        )
-    return lines
 
 
 # -- as a file -------------------------------------------------------------------------------------
@@ -228,12 +137,13 @@ class _Line(BaseModel):
 
 def save_twins(path: Path | str, twins: Twins) -> None:
     """Write twins as JSON Lines, one line for each triple and twin, whole or not at all."""
+    names = ("context", *ROLES)
     lines = [
         {
             "target": triple.group,
             "bias_type": triple.category,
-            "original": dict(zip(("context", *ROLES), text_fields(triple), strict=True)),
-            "twin": dict(zip(("context", *ROLES), text_fields(twin), strict=True)),
+            "original": dict(zip(names, text_fields(triple), strict=True)),
+            "twin": dict(zip(names, text_fields(twin), strict=True)),
             "twin_target": twin.group,
         }
         for triple, several in twins
@@ -273,11 +183,7 @@ def load_twins(path: Path | str, triples: Sequence[Triple]) -> Twins:
 
     ``original`` and ``twin`` hold ``context``, ``stereotype``, ``anti-stereotype`` and
     ``unrelated``; ``twin_target`` may be left out. Lines with the same original are several twins.
-
-    Args:
-        path: The file.
-        triples: All triples that the file may be about: those of the whole data. Take
-            ``Twins.only`` of what is selected.
+    ``triples`` are those of the whole data: take ``Twins.only`` of what is selected.
 
     Raises:
         InputError: naming the line: if it is no JSON object, has an unknown key or lacks one, holds
@@ -296,7 +202,7 @@ def load_twins(path: Path | str, triples: Sequence[Triple]) -> Twins:
         raise InputError(f"`twins` {path} holds no twin")
     return Twins(
         pairs=tuple((known[key], tuple(twins[key])) for key in known if key in twins),
-        excluded=tuple(Excluded(known[key], NOT_IN_FILE) for key in known if key not in twins),
+        excluded={known[key]: NOT_IN_FILE for key in known if key not in twins},
         made={"source": "file"},
     )
 

@@ -103,10 +103,8 @@ _FLAGS = {
     f"{_S} --task both": "`task` must be one of intersentence, intrasentence",
     f"{_S} --data none.jsonl": "`data` must be stereoset, a readable file, or a folder",
     f"{_S} --data .": "has no file dev.json*",
-    "pairs -m MODEL": "give --set with one of crows, winobias",
+    "pairs -m MODEL": "`set` is missing; give --set",
     "pairs -m MODEL --set wino": "`set` must be one of crows",
-    "pairs -m MODEL --data absent.csv": "`data` must be a readable file; got 'absent.csv'",
-    "pairs -m MODEL --set winobias --scored half": "`scored` must be one of",
     "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
     f"{_P} --forms capitals": "`forms` must be one of word, bare",
     f"{_P} --batch-size 0": "`batch_size` must be greater than or equal to 1",
@@ -241,7 +239,7 @@ _LOADED_LATER = {
     "compare nowhere/a nowhere/b --only blimp --blimp absent.jsonl": "`blimp`",
     "compare nowhere/a nowhere/b --only perplexity --text absent.txt": "`text`",
     "compare nowhere/a nowhere/b --only pairs --pairs absent.csv": "`pairs`",
-    "pairs -m nowhere/nothing --data absent.csv": "`data`",
+    "pairs -m nowhere/nothing --set absent.csv": "`set`",
     "compare nowhere/a nowhere/b --only stereoset --data starter --group nobody": "`group`",
 }
 
@@ -269,7 +267,7 @@ def _lines(*changes: dict, of: dict) -> str:
     return "\n".join(json.dumps({**of, **change}) for change in changes)
 
 
-_PAIRS, _OF_HEADS = "pairs -m MODEL --data FILE", "heads -m MODEL --pairs FILE"
+_PAIRS, _OF_HEADS = "pairs -m MODEL --set FILE", "heads -m MODEL --pairs FILE"
 _SENTENCES = "stereoset -m MODEL -c all --task intrasentence --data FILE"
 _TEMPLATES = "pvf -m WORDS -a CLASSES --words professions --templates FILE"
 _CONFIG = f"{_H} --config FILE"

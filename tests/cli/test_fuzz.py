@@ -169,7 +169,7 @@ INPUTS = {
     "stereoset -m nowhere -c gender --twins none --data FILE": lines_of(TRIPLE),
     "twins --out OUT --data FILE": lines_of(TRIPLE),
     "heads -m nowhere -c gender --data starter --twins FILE": lines_of(TWIN),
-    "pairs -m nowhere --data FILE": lines_of(PAIR),
+    "pairs -m nowhere --set FILE": lines_of(PAIR),
     "heads -m nowhere -c gender --data starter --twins none --config FILE": yaml_text,
     "unqover -m nowhere --class FILE": yaml_text,
     "twins --data starter --out OUT --kinds FILE": yaml_text,
@@ -221,7 +221,8 @@ def test_whatever_an_option_is_given_is_used_or_one_line(tmp_path, capsys, monke
     """Every option of every command, with what nobody means."""
     monkeypatch.chdir(tmp_path)
     needed = {"heads": "-m nowhere -c gender", "stereoset": "-m nowhere -c gender",
-              "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender", "pairs": "-m nowhere",
+              "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender",
+              "pairs": "-m nowhere --set winobias",
               "pvf score": "-m nowhere -a gender", "unqover": "-m nowhere --class gender",
               "edit": "-m nowhere --head L0H0 --how zero --out x"}  # fmt: skip
     rng = np.random.default_rng(0)

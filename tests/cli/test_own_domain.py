@@ -105,7 +105,7 @@ def test_groups_of_own_categories_and_pairs_are_printed(
         ("heads", (*model, made, *few)),
         ("stereoset", (*model, made)),
         ("stereoset", (*model, "none")),
-        ("pairs", ("--model", tiny_folder, "--data", pairs)),
+        ("pairs", ("--model", tiny_folder, "--set", pairs)),
     ):
         out = tmp_path / f"{command}-{len(more)}-{more[-1] == 'none'}"
         groups, _ = printed_groups(capsys, command, *more, "--out", out)

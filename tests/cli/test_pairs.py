@@ -16,7 +16,6 @@ LINES = [
     {"id": "a", "group": "nurse", "more": "The nurse said she", "less": "The nurse said he"},
     {"id": "b", "group": "cook", "more": "The cook wrote it", "less": "The man wrote it"},
 ]
-COLUMNS = ["id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less"]
 
 
 @pytest.fixture
@@ -30,10 +29,9 @@ def call(tiny_folder, tmp_path, capsys):
 
 def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
     path = write_lines(tmp_path, *LINES)
-    status, printed, _ = call("--data", path, "--out", tmp_path / "out", "--verbose")
+    status, printed, _ = call("--set", path, "--out", tmp_path / "out", "--verbose")
     assert status == 0
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
-    assert list(items.columns[:6]) == COLUMNS
     assert items["id"].tolist() == ["a", "b"]
     model = load_language_model(str(tiny_folder), device="cpu")
     for row, line in zip(items.to_dict("records"), LINES, strict=True):
@@ -48,9 +46,6 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
     expected = 100 * np.mean(items["log_prob_more"] > items["log_prob_less"])
     assert scores.loc[("sum", "all"), "preferred"] == expected
     assert "0 ties, 0 without a scored token" in printed
-    again = call("--set", path, "--out", tmp_path / "again")
-    assert again[0] == 0
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "again" / "items.parquet"), items)
 
 
 @pytest.mark.parametrize("name", ["winobias", "winogender", "blimp"])

@@ -1,17 +1,17 @@
 """``tdabias stereoset``: both halves, from texts to tables and files."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from tda_bias.models.load import load_language_model
-from tda_bias.scores.stereoset_scores import SentenceScores, sentence_scores
+from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores, sentence_scores
 from tda_bias.triples import load_sentence_triples
 from tdabias_cli.main import run
-from tests.support.models import tiny_hf_model
-from tests.support.pairs import pairs_folder, write_lines
+from tests.support.pairs import write_lines
 from tests.support.runs import file_names
+
+PLAIN = {"items.parquet", "scores.csv", "length_split.csv", "run.json", "parts"}
+TWINNED = {"twins.parquet", "beta.csv", "beta_parts.csv", "placebos.parquet", "placebo_beta.csv"}
 
 
 @pytest.fixture(scope="module")
@@ -19,23 +19,25 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("stereoset")
 
 
-def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
-    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
-    assert run([*command, "--out", str(runs / "gender"), "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    overall = found["scores"][0]
-    assert overall["items"] == 48
-    assert 0 <= overall["ss_low"] <= overall["ss"] <= overall["ss_high"] <= 100
-    assert sum(row["items"] for row in found["length_split"] if row["scoring"] == "sum") == 48
-    assert run([*command, "--out", str(runs / "gender"), "--verbose"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    for text in ("of 50 is neutral", "Length, gender, per token", "Ties:", "demonstrate the tool"):
-        assert text in printed
-    names = file_names(runs / "gender")
-    plain = {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
-    of_twins = {"twins.parquet", "beta.csv", "beta_parts.csv"}
-    assert names == plain | of_twins | {"placebos.parquet", "placebo_beta.csv", "parts"}
+@pytest.fixture
+def score(runs, tiny_folder, capsys):
+    """Scores of a few starter triples of all categories, in a folder; what was printed."""
+
+    def scoring(name, *more):
+        command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "all"]
+        assert run([*command, "--limit", "3", "--out", str(runs / name), *more]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    return scoring
+
+
+def test_scores_beta_parts_and_placebos_are_printed_and_saved(score, runs):
+    printed = score("twinned", "--verbose")
     for text in (
+        "of 50 is neutral",
+        "Length, gender, per token",
+        "Ties:",
+        "demonstrate the tool",
         "Gender: the target effect (beta) is",
         "triples minus twins",
         "50 without bias",
@@ -45,31 +47,26 @@ def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
         "another role of the same gender (placebo) gives",
     ):
         assert text in printed
-    assert len(found["beta"]) == len(found["scores"])
-    assert {row["kind"] for row in found["placebo_beta"]} == {"synonym", "role"}
-    assert len(found["beta_parts"]) == 8
-
-
-def test_parts_of_beta_are_printed_where_a_swap_changes_continuations(runs, tiny_folder, capsys):
-    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "--limit", "2"]
-    assert run([*command, "-c", "all", "--out", str(runs / "all")]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "parts of beta, gender" in printed
+    # Where a swap leaves the continuations alone, beta is the context's.
     assert "parts of beta, profession" not in printed
-    parts = pd.read_csv(runs / "all" / "beta_parts.csv")
-    assert {"gender", "profession"} <= set(parts["category"])
+    assert file_names(runs / "twinned") == PLAIN | TWINNED
+    found = StereoSetScores.load(runs / "twinned")
+    overall = found.scores.iloc[0]
+    assert overall["items"] == 3 * 14
+    assert 0 <= overall["ss_low"] <= overall["ss"] <= overall["ss_high"] <= 100
+    assert found.length_split.groupby("scoring")["items"].sum().to_dict() == {"sum": 42, "mean": 42}
+    assert len(found.beta) == len(found.scores)
+    assert {"gender", "profession"} <= set(found.beta_parts["category"])
+    assert set(found.placebo_beta["kind"]) == {"synonym", "role"}
 
 
-def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys):
-    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
-    assert run([*command, "--twins", "none", "--out", str(runs / "plain")]) == 0
-    printed = capsys.readouterr().out
+def test_without_twins_the_scores_are_those_of_always(score, runs):
+    printed = score("plain", "--twins", "none")
     assert "No twins: wording and target cannot be told apart" in printed
     assert "triples minus twins" not in printed
-    names = file_names(runs / "plain")
-    assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json", "parts"}
+    assert file_names(runs / "plain") == PLAIN
     for name in ("scores.csv", "length_split.csv"):
-        both = (pd.read_csv(runs / folder / name) for folder in ("plain", "gender"))
+        both = (pd.read_csv(runs / folder / name) for folder in ("plain", "twinned"))
         pd.testing.assert_frame_equal(*both, atol=1e-4)
 
 
@@ -92,39 +89,25 @@ ITEMS = [
 
 
 @pytest.fixture
-def data(tmp_path):
-    return write_lines(tmp_path, *ITEMS, name="dev.jsonl")
-
-
-@pytest.fixture(scope="module")
-def masked_folder(subwords, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    tiny_hf_model("bert", len(subwords)).save_pretrained(folder)
-    subwords.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def call(tiny_folder, data, tmp_path, capsys):
-    def calling(*more, model=tiny_folder, texts=data, out="out"):
-        command = ["stereoset", "--task", "intrasentence", "--model", str(model)]
-        given = [] if texts is None else ["--data", str(texts)]
-        out = ["--out", str(tmp_path / out)]
-        status = run([*command, *given, *out, *map(str, more)])
-        return status, *capsys.readouterr()
+def call(tiny_folder, tmp_path, capsys):
+    def calling(texts, *more):
+        command = ["stereoset", "--task", "intrasentence", "--model", str(tiny_folder), "-c", "all"]
+        status = run([*command, "--data", str(texts), "--out", str(tmp_path / "out"), *more])
+        printed, error = capsys.readouterr()
+        assert status == 0, error
+        return printed, SentenceScores.load(tmp_path / "out")
 
     return calling
 
 
-def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folder, data, tmp_path):
-    status, printed, error = call("-c", "all", "--verbose")
-    assert status == 0, error
+def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folder, tmp_path):
+    data = write_lines(tmp_path, *ITEMS, name="dev.jsonl")
+    printed, found = call(data, "--verbose")
     for text in (
         "StereoSet intrasentence", "whole sentence", "differing words", "per token",
-        "Differing words: 1 of 5 items are left out", "--start bos", f"Items: {data}",
+        "Differing words: 1 of 5 items are left out", "--start bos",
     ):  # fmt: skip
         assert text in printed
-    found = SentenceScores.load(tmp_path / "out")
     model = load_language_model(str(tiny_folder), device="cpu")
     expected = sentence_scores(model, load_sentence_triples(data)[0])
     pd.testing.assert_frame_equal(found.items, expected.items)
@@ -133,57 +116,9 @@ def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folde
     assert run(["show", str(tmp_path / "out")]) == 0
 
 
-def test_items_that_stand_twice_are_left_out_and_said(call, tmp_path):
-    twice = write_lines(tmp_path, *ITEMS, {**ITEMS[0], "id": "f"}, name="twice.jsonl")
-    status, printed, _ = call("-c", "gender", texts=twice)
-    assert status == 0
+def test_groups_and_limits_choose_items_repeats_are_said_and_a_start_token_is_put(call, tmp_path):
+    data = write_lines(tmp_path, *ITEMS, {**ITEMS[0], "id": "f"}, name="twice.jsonl")
+    printed, found = call(data, "--group", "girl", "--group", "nurse", "-L", "1", "--start", "bos")
     assert "1 item repeats another and is left out (twice.jsonl line 6 says the" in printed
-    assert SentenceScores.load(tmp_path / "out").record.texts.triples == 3
-
-
-def test_a_masked_model_is_read_in_both_ways(call, masked_folder):
-    status, printed, error = call("-c", "gender", "--format", "json", model=masked_folder)
-    assert status == 0, error
-    scores = json.loads(printed)["scores"]
-    ways = {(row["reading"], row["scored"]) for row in scores}
-    readings, scored = ("pll", "pll_within_word"), ("whole", "difference")
-    assert ways == {(reading, words) for reading in readings for words in scored}
-    assert {row["category"] for row in scores} == {"gender"}
-
-
-def test_a_start_token_lets_the_first_word_be_read(call):
-    left_out = {}
-    for start in ("tokenizer", "bos"):
-        more = ["--start", start, "--format", "json"]
-        status, printed, error = call("-c", "profession", *more, out=start)
-        assert status == 0, error
-        rows = json.loads(printed)["scores"]
-        left_out[start] = max(row["undefined"] for row in rows)
-    assert left_out == {"tokenizer": 1, "bos": 0}
-
-
-def test_groups_and_limits_choose_items(call, tmp_path):
-    status, _, error = call("-c", "all", "--group", "girl", "--group", "nurse", "-L", "1")
-    assert status == 0, error
-    found = SentenceScores.load(tmp_path / "out")
-    whole = found.items[found.items["scored"] == "whole"]
-    assert list(whole["id"]) == ["a", "d"]
-
-
-def test_items_lie_in_the_folder_of_pairs(call, data, tmp_path, monkeypatch):
-    (tmp_path / "pairs" / "stereoset_intrasentence").mkdir(parents=True)
-    data.rename(tmp_path / "pairs" / "stereoset_intrasentence" / "dev.jsonl")
-    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path / "pairs"))
-    status, _, error = call("-c", "all", texts=None)
-    assert status == 0, error
-    found = SentenceScores.load(tmp_path / "out")
-    assert found.items["source"].str.startswith(f"{tmp_path}/pairs/stereoset_intrasentence").all()
-    status, _, error = call("-c", "all", texts=tmp_path / "pairs", out="other")
-    assert status == 0, error
-
-
-@pytest.mark.real
-def test_the_real_half_is_read_whole():
-    found, _ = load_sentence_triples(pairs_folder("stereoset_intrasentence"))
-    counts = pd.Series([one.category for one in found]).value_counts()
-    assert counts.to_dict() == {"race": 962, "profession": 809, "gender": 255, "religion": 79}
+    assert list(found.items.loc[found.items["scored"] == "whole", "id"]) == ["a", "d"]
+    assert set(found.scores["undefined"]) == {0}  # "She sang" differs in its first word

@@ -7,8 +7,8 @@ import pytest
 
 from tda_bias import load_triples
 from tda_bias.twins import load_twins
-from tda_bias.twins.twins import marked
 from tdabias_cli.main import run
+from tdabias_cli.twins import marked
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def test_placebo_twins_are_written_as_twins_are(out, capsys):
     assert {len(others) for _, others in made} == {2}
 
 
-def test_a_run_writes_the_file_and_shows_counts_and_ten_examples(out, capsys):
+def test_a_run_writes_the_file_and_shows_counts_and_examples(out, capsys):
     assert run(twins(out)) == 0
     printed = capsys.readouterr().out
     for category, triples, made in (("gender", 48, 48), ("race", 36, 108), ("religion", 36, 108)):
         row = next(line for line in printed.splitlines() if f" {category} " in line)
         assert [int(n) for n in row.replace("│", " ").split()[1:]] == [triples, triples, made, 0]
-    assert printed.count("    stereotype: ") == 10
+    assert printed.count("    stereotype: ") == 3
     assert " -> " in printed
     assert "Other targets for each triple: 3, drawn with seed 0." in printed
     assert f"File: {out} (for --twins)" in printed
@@ -72,41 +72,7 @@ def test_k_and_seed_are_passed_on(out):
     assert out.read_text(encoding="utf-8") != first
 
 
-def test_json_lists_everything_that_was_left_out(out, tmp_path, capsys):
-    starter = load_triples("starter", category="race")[0]
-    lines = [
-        {
-            "target": target,
-            "bias_type": "race",
-            "context": context,
-            "stereotype": starter.stereotype,
-            "anti-stereotype": starter.anti_stereotype,
-            "unrelated": starter.unrelated,
-        }
-        for target, context in (("elf", "The elf slept."), ("Iraq", "Iraq is warm."))
-    ]
-    data = tmp_path / "some.jsonl"
-    data.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    assert run(twins(out, "--format", "json", "--examples", "1", data=str(data))) == 0
-    found = json.loads(capsys.readouterr().out)
-    [category] = found["categories"]
-    assert category == {
-        "category": "race",
-        "triples": 2,
-        "with twins": 1,
-        "twins": 3,
-        "left out": 1,
-    }
-    [excluded] = found["excluded"]
-    assert excluded["target"] == "elf"
-    assert excluded["reason"] == "the target is not known"
-    [example] = found["examples"]
-    assert example["context"] == "Iraq is warm."
-    assert found["record"]["twins"] == 3
-    assert found["file"] == str(out)
-
-
-def test_what_is_left_out_is_shown_by_reason(out, tmp_path, capsys):
+def test_what_is_left_out_is_shown_by_reason_and_listed_in_json(out, tmp_path, capsys):
     path = Path(unknown_targets(tmp_path))
     line = json.loads(path.read_text(encoding="utf-8"))
     known = {**line, "target": "Iraq", "context": "Iraq is warm."}
@@ -117,6 +83,14 @@ def test_what_is_left_out_is_shown_by_reason(out, tmp_path, capsys):
     assert "Left out (5): the target is not known." in printed
     assert "  elf: The elf slept 0 hours." in printed
     assert "  ... and 2 more; --format json lists all" in printed
+    assert run(twins(out, "--format", "json", data=str(path))) == 0
+    found = json.loads(capsys.readouterr().out)
+    counts = {"triples": 6, "with twins": 1, "twins": 3, "left out": 5}
+    assert found["categories"] == [{"category": "race", **counts}]
+    reason = "the target is not known"
+    assert [(e["target"], e["reason"]) for e in found["excluded"]] == [("elf", reason)] * 5
+    assert found["record"]["twins"] == 3
+    assert found["file"] == str(out)
 
 
 @pytest.mark.parametrize(

@@ -76,19 +76,15 @@ def test_the_starter_set_has_the_promised_groups():
     assert groups == {"gender": 4, "profession": 4, "race": 3, "religion": 3}
 
 
-def test_texts_are_joined_with_one_space():
-    triple = Triple("g", "gender", " A. ", " b ", "c", "d")
-    assert triple.texts() == ("A. b", "A. c", "A. d")
-
-
 # -- forms --
 
 
-def test_json_lines_are_read(tmp_path):
-    found = load_triples(write_lines(tmp_path, ITEM, "", {**ITEM, "context": "Another one sat."}))
+def test_json_lines_are_read_and_texts_joined_with_one_space(tmp_path):
+    found = load_triples(write_lines(tmp_path, ITEM, "", {**ITEM, "context": " Another sat. "}))
     assert len(found) == 2
     assert found[0].anti_stereotype == "She boxed."
     assert found[1].source.endswith("line 3")
+    assert found[1].texts()[0] == "Another sat. She sang."
 
 
 def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
@@ -127,7 +123,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
     assert len(load_triples(path)) == 1
 
 
-@pytest.mark.parametrize("shuffle", range(5))
+@pytest.mark.parametrize("shuffle", range(2))
 def test_roles_come_from_labels_whatever_the_order_of_sentences(tmp_path, shuffle):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, shuffle=shuffle)
     lines = write_lines(tmp_path, ITEM, {**ITEM, "target": "mother"})
@@ -406,7 +402,7 @@ def test_unknown_categories_and_files_of_another_form_are_refused(tmp_path):
 
 
 def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
-    (lines,), revision = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
+    (lines,), data = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
     (official,), _ = load_sentence_triples(path)
@@ -421,15 +417,23 @@ def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
     for item in (official, hub):
         assert item.texts() == lines.texts()
         assert (item.id, item.group, item.category) == ("i1", "cook", "profession")
-    assert revision.startswith("blake2b-")
+    assert data.revision.startswith("blake2b-")
 
 
 def test_the_environment_names_the_file_of_blanks_too(tmp_path, monkeypatch):
     both = tmp_path / "dev.json"
     both.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
     monkeypatch.setenv("TDABIAS_STEREOSET", str(both))
-    assert load_sentence_triples("stereoset") == load_sentence_triples(both)
+    assert load_sentence_triples("stereoset")[0] == load_sentence_triples(both)[0]
     assert not comes_from_hub("stereoset", "intrasentence")
+    folder = tmp_path / "stereoset_intrasentence"
+    folder.mkdir()
+    both.rename(folder / "dev.json")
+    monkeypatch.delenv("TDABIAS_STEREOSET")
+    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path))
+    assert load_sentence_triples("stereoset")[0] == load_sentence_triples(folder)[0]
+    assert load_sentence_triples(tmp_path)[0] == load_sentence_triples(folder)[0]
+    monkeypatch.delenv("TDABIAS_PAIRS")
     # A file of the other half says nothing about these.
     monkeypatch.setenv("TDABIAS_STEREOSET", str(tmp_path / "intersentence.jsonl"))
     assert comes_from_hub("stereoset", "intrasentence")
@@ -450,9 +454,9 @@ def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
 
 def test_blanks_that_stand_twice_count_once_and_their_names_are_their_own(tmp_path):
     path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "id": "i2"}, BLANK_ITEM)
-    (item,), _ = load_sentence_triples(path)
+    (item,), data = load_sentence_triples(path)
     assert item.id == "i1"
-    [remark] = triple_remarks(path, half="intrasentence")
+    [remark] = data.remarks
     assert remark.startswith("2 items repeat others and are left out (pairs.jsonl line 2 says the")
     path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "stereotype": "The cook is red."})
     with pytest.raises(InputError, match="line 2: the id 'i1' stands in .* line 1 too; every item"):

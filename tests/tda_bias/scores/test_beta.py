@@ -5,17 +5,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tda_bias.scores.beta import (
-    TwinSets,
-    beta_table,
-    exchange_test,
-    twin_table,
-    with_beta,
-)
+from tda_bias.scores.beta import TwinSets, beta_table, exchange_test, twin_table, with_beta
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import item_table
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue
@@ -78,15 +72,9 @@ def overall(table, scoring="sum"):
     return found.iloc[-1]
 
 
-# -- bad input -------------------------------------------------------------------------------------
-
-
 def test_items_without_any_twin_are_refused():
     with pytest.raises(InputError, match="no item has a twin: there is nothing to compare it with"):
         beta_table(ITEMS, twin_table([[], [], [], []]))
-
-
-# -- the definition --------------------------------------------------------------------------------
 
 
 def test_beta_by_hand():
@@ -96,9 +84,6 @@ def test_beta_by_hand():
     np.testing.assert_allclose(found["log_prob_s_twin"], [-2.0, -2.0, -4.0, np.nan])
     np.testing.assert_allclose(found["log_prob_a_twin"], [-2.5, -3.0, -8.0, np.nan])
     assert found["twins"].tolist() == [1, 2, 1, 0]
-    same = ITEMS["log_prob_s"] - ITEMS["log_prob_a"]
-    twin = found["log_prob_s_twin"] - found["log_prob_a_twin"]
-    np.testing.assert_allclose(found["beta_sum"], same - twin)
 
 
 def test_the_table_by_hand():
@@ -197,6 +182,7 @@ def test_random_exchanges_give_what_enumeration_gives(twins, monkeypatch):
     assert drawn == pytest.approx(exact, abs=0.012)
 
 
+@settings(max_examples=12)
 @given(st.integers(0, 50), st.sampled_from([1, 2]))
 def test_whatever_a_triple_shares_with_its_twins_changes_nothing(seed, twins):
     """A wording difference, however large, is no bias."""

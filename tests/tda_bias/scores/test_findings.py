@@ -25,6 +25,7 @@ def of_clusters(tiny_lm, n: int, preferred: int, kind: str = "gpt2", **options):
     ]
     result = pair_set_scores(tiny_lm(kind), PairSet("own", tuple(pairs), "f", None), **options)
     odds = [1.0] * preferred + [-1.0] * (n - preferred)
+    odds *= result.items["reading"].nunique()
     return replace(result, items=result.items.assign(log_prob_more=odds, log_prob_less=0.0))
 
 

@@ -1,5 +1,7 @@
 """Items, scores and splits of pairs against literal computations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,14 +9,7 @@ from scipy import stats
 
 from tda_bias.models.load import load_language_model
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.scores.pair_scores import (
-    compared,
-    length_split,
-    official,
-    pair_items,
-    readings,
-    scores,
-)
+from tda_bias.scores.pair_scores import compared, length_split, official, pair_items, scores
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import InputError
 from tests.support.literal import causal_steps
@@ -34,35 +29,23 @@ def set_of(*pairs) -> PairSet:
 
 def items(more, less, **columns):
     n = len(more)
-    return pd.DataFrame(
-        {
-            "id": [str(i) for i in range(n)],
-            "group": ["g"] * n,
-            "log_prob_more": more,
-            "log_prob_less": less,
-            "tokens_more": [1] * n,
-            "tokens_less": [1] * n,
-            "type": [None] * n,
-            "cluster": [str(i) for i in range(n)],
-            "reading": ["log_prob"] * n,
-            **columns,
-        }
-    )
+    made = {
+        "reading": "log_prob", "id": list(map(str, range(n))), "group": "g", "type": None,
+        "cluster": list(map(str, range(n))), "log_prob_more": more, "tokens_more": 1,
+        "log_prob_less": less, "tokens_less": 1,
+    }  # fmt: skip
+    return pd.DataFrame({**made, **columns})
 
 
 def test_nothing_to_score_is_refused(tiny_lm):
     with pytest.raises(InputError, match="there is no pair to score"):
         pair_items(tiny_lm("gpt2"), set_of())
-    with pytest.raises(InputError, match="there is no pair to score"):
-        scores(items([], []))
 
 
 def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
     model = tiny_lm("gpt2")
     table = pair_items(model, set_of(*PAIRS))
-    assert list(table.columns[:6]) == [
-        "id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less",
-    ]  # fmt: skip
+    assert set(table["reading"]) == {"log_prob"}
     for row, own in zip(table.to_dict("records"), PAIRS, strict=True):
         for side, text in zip(("more", "less"), own.texts(), strict=True):
             ids = model.tokenizer(text)["input_ids"]
@@ -73,24 +56,22 @@ def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
                 assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
             else:
                 assert np.isnan(row[f"log_prob_{side}"])
-    assert readings(table) == ["log_prob"]
 
 
 def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny_lm):
     pairs = set_of(pair("The heiress said he", "The cook said he", scored="shared", id="1"))
     table = pair_items(tiny_lm("bert"), pairs)
-    assert readings(table) == ["pll", "pll_within_word"]
-    assert {"log_prob_more_within_word", "log_prob_less_within_word"} <= set(table)
-    assert table["tokens_more"][0] == table["tokens_less"][0]  # only what both have
+    assert table["reading"].tolist() == ["pll", "pll_within_word"]
+    assert (table["tokens_more"] == table["tokens_less"]).all()  # only what both have
     causal = pair_items(tiny_lm("gpt2"), pairs)
-    whole = pair_items(tiny_lm("gpt2"), pairs, scored="whole")
+    whole = pair_items(tiny_lm("gpt2"), set_of(replace(pairs.pairs[0], scored="whole")))
     pd.testing.assert_frame_equal(causal, whole)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_a_text_that_lacks_a_word_of_the_other_has_no_differing_word(tiny_lm, kind):
-    pairs = set_of(pair("The old cook wrote", "The cook wrote", id="1"))
-    (row,) = pair_items(tiny_lm(kind), pairs, scored="difference").to_dict("records")
+    pairs = set_of(pair("The old cook wrote", "The cook wrote", id="1", scored="difference"))
+    row = pair_items(tiny_lm(kind), pairs).iloc[0]
     assert (row["tokens_more"], row["tokens_less"]) == (len("old"), 0)
     assert np.isnan(row["log_prob_less"])
 
@@ -143,7 +124,7 @@ def test_the_length_split_counts_longer_equal_and_shorter_texts():
         [1.0, 1.0, -1.0, 0.0], [0.0] * 4, tokens_more=[3, 3, 3, 2], tokens_less=[1, 3, 5, 2]
     )
     split = length_split(table)
-    own = split[(split["scoring"] == "sum") & (split["type"] == "all")].set_index("longer")
+    own = split[split["scoring"] == "sum"].set_index("longer")
     assert own["items"].to_dict() == {1: 1, 0: 2, -1: 1}
     assert own["preferred"].to_dict() == {1: 100.0, 0: 75.0, -1: 0.0}
 
@@ -226,15 +207,14 @@ def test_crows_counts_preferred_stereotypes_per_bias_type():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["crows", "winogender"])
-def test_the_real_model_agrees_with_unbatched_passes(name):
-    data = pairs_folder() if name == "crows" else None
-    read = load_pairs(name, data=data)
-    chosen = read.pairs[:: len(read.pairs) // 4]
+def test_the_real_model_agrees_with_unbatched_passes():
     model = load_language_model("smollm2-135m", device="cpu")
-    table = pair_items(model, set_of(*chosen))
-    for row, own in zip(table.to_dict("records"), chosen, strict=True):
-        for side, text in zip(("more", "less"), own.texts(), strict=True):
-            expected = causal_steps(model, model.tokenizer(text)["input_ids"])
-            assert row[f"tokens_{side}"] == len(expected)
-            assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
+    for name, data in (("crows", pairs_folder()), ("winogender", None)):
+        read = load_pairs(name, data=data)
+        chosen = read.pairs[:: len(read.pairs) // 4]
+        table = pair_items(model, set_of(*chosen))
+        for row, own in zip(table.to_dict("records"), chosen, strict=True):
+            for side, text in zip(("more", "less"), own.texts(), strict=True):
+                expected = causal_steps(model, model.tokenizer(text)["input_ids"])
+                assert row[f"tokens_{side}"] == len(expected)
+                assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tda_bias.models.load import LanguageModel, load_language_model
@@ -84,9 +84,15 @@ def test_special_tokens_stand_in_every_window_and_are_not_scored(tiny_lm):
         assert scored == ids
 
 
+@pytest.fixture(scope="module")
+def gpt2(tiny_lm):
+    return tiny_lm("gpt2")
+
+
+@settings(max_examples=30)
 @given(st.integers(2, 40), st.integers(1, 40), st.integers(2, 120))
-def test_every_token_with_context_is_scored_once(tiny_lm, width, stride, n):
-    model = _MODELS.setdefault("gpt2", tiny_lm("gpt2"))
+def test_every_token_with_context_is_scored_once(gpt2, width, stride, n):
+    model = gpt2
     words = model.tokenizer.decode(model.tokenizer(TEXT)["input_ids"][:n])
     ids = model.tokenizer(words)["input_ids"]
     if stride > width:
@@ -105,11 +111,8 @@ def test_every_token_with_context_is_scored_once(tiny_lm, width, stride, n):
     assert max(map(len, windows.ids)) <= width
 
 
-_MODELS: dict[str, LanguageModel] = {}
-
-
-def test_a_sample_is_of_the_same_windows_and_set_by_its_seed(tiny_lm):
-    model = tiny_lm("gpt2")
+def test_a_sample_is_of_the_same_windows_and_set_by_its_seed(gpt2):
+    model = gpt2
     every = text_windows(model, TEXT, width=20, stride=10)
     drawn = text_windows(model, TEXT, width=20, stride=10, sample=4, seed=3)
     again = text_windows(model, TEXT, width=20, stride=10, sample=4, seed=3)
@@ -121,8 +124,8 @@ def test_a_sample_is_of_the_same_windows_and_set_by_its_seed(tiny_lm):
     assert text_windows(model, TEXT, width=20, stride=10, sample=999).ids == every.ids
 
 
-def test_what_cannot_be_measured_is_refused(tiny_lm):
-    model = tiny_lm("gpt2")
+def test_what_cannot_be_measured_is_refused(tiny_lm, gpt2):
+    model = gpt2
     with pytest.raises(InputError, match="takes 128"):
         text_windows(model, TEXT, width=500)
     with pytest.raises(InputError, match="fewer than two tokens"):

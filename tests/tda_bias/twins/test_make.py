@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tda_bias.triples import load_triples
-from tda_bias.twins import Twins, make_twins, shipped_kinds
+from tda_bias.twins import Twins, load_twins, make_twins, save_twins, shipped_kinds
 from tda_bias.twins import make as module
 from tda_bias.twins.twins import text_fields
 from tda_bias.types import InputError, Triple
@@ -42,10 +42,6 @@ def test_what_cannot_be_made_of_what_was_asked_for_is_refused(context, options, 
         make_twins([triple(group, "profession", context)], **options)
 
 
-def test_k_may_be_all_other_targets():
-    assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
-
-
 def test_without_k_a_small_kind_gives_all_its_other_targets():
     few = {name: KINDS[name] for name in ("nurse", "plumber", "tailor")}
     twins = make_twins([NURSE], kinds=few)
@@ -54,6 +50,7 @@ def test_without_k_a_small_kind_gives_all_its_other_targets():
     with pytest.raises(InputError, match="at most 2"):
         make_twins([NURSE], k=3, kinds=few)
     assert make_twins([NURSE]).record()["k"] == 3
+    assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
 
 
 # -- auto --
@@ -69,7 +66,7 @@ def test_auto_swaps_in_gender_and_replaces_elsewhere():
     for other in twins.of(NURSE):
         assert other.category == "profession"
         assert other.group != "nurse"
-        assert other.context in (f"The {other.group} is here.",)
+        assert other.context == f"The {other.group} is here."
     assert twins.note == ""
 
 
@@ -78,8 +75,6 @@ def test_auto_without_known_targets_makes_none_and_says_so():
         triple(name, "race", f"The {name} slept.") for name in ("elf", "orc", "gnome", "imp")
     ]
     twins = make_twins(unknown)
-    assert not twins
-    assert len(twins) == 0
     assert list(twins) == []
     assert twins.of(unknown[0]) == ()
     assert twins.note == (
@@ -117,8 +112,7 @@ def test_a_gender_swap_can_be_asked_for_in_any_category():
 def test_what_gets_no_twin_is_listed_with_the_reason(left_out, reason):
     twins = make_twins([left_out, MOTHER, NURSE])
     assert twins.of(left_out) == ()
-    assert [(e.triple, e.reason) for e in twins.excluded] == [(left_out, reason)]
-    assert twins.reasons() == {reason: 1}
+    assert twins.excluded == {left_out: reason}
     assert len(twins) == 2
 
 
@@ -161,7 +155,7 @@ def test_every_starter_triple_gets_twins():
     triples = load_triples("starter")
     twins = make_twins(triples)
     assert len(twins) == len(triples) == 168
-    assert twins.excluded == ()
+    assert not twins.excluded
     for original, several in twins:
         assert len(several) == (1 if original.category == "gender" else 3)
         for twin in several:
@@ -192,7 +186,7 @@ def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, 
         "race": 946,
         "religion": 71,
     }
-    assert Counter((e.triple.category, e.reason) for e in all_twins.excluded) == {
+    assert Counter((t.category, why) for t, why in all_twins.excluded.items()) == {
         ("gender", module.NOT_UNDONE): 1,
         ("profession", module.ELSEWHERE): 15,
         ("race", module.ELSEWHERE): 30,
@@ -201,19 +195,20 @@ def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, 
 
 
 @pytest.mark.real
+def test_twins_of_stereoset_are_read_again(all_triples, all_twins, tmp_path):
+    save_twins(tmp_path / "a.jsonl", all_twins)
+    assert load_twins(tmp_path / "a.jsonl", all_triples).hash() == all_twins.hash()
+
+
+@pytest.mark.real
 def test_in_stereoset_the_target_stands_in_every_context_and_in_few_continuations(all_triples):
-    elsewhere = Counter()
+    elsewhere = 0
     for original in all_triples:
-        target = KINDS.get(original.group.casefold())
-        if original.category == "gender":
-            continue
-        assert target is not None
-        assert target.pattern.search(original.context)
-        continuations = text_fields(original)[1:]
-        named = re.compile(rf"(?<!\w){re.escape(original.group)}(?!\w)", re.IGNORECASE)
-        elsewhere["as it is written"] += any(map(named.search, continuations))
-        elsewhere["in any form"] += any(map(target.pattern.search, continuations))
-    assert elsewhere == {"as it is written": 0, "in any form": 42}
+        if original.category != "gender":
+            target = KINDS[original.group.casefold()]
+            assert target.pattern.search(original.context)
+            elsewhere += any(map(target.pattern.search, text_fields(original)[1:]))
+    assert elsewhere == 42
 
 
 @pytest.mark.real
@@ -221,12 +216,10 @@ def test_of_stereoset_no_twin_names_its_own_target_and_every_twin_names_the_othe
     for original, several in all_twins:
         if original.category == "gender":
             continue
-        own = KINDS.get(original.group.casefold())
-        assert own is not None
+        own = KINDS[original.group.casefold()]
         assert len({twin.group for twin in several}) == 3
         for twin in several:
-            other = KINDS.get(twin.group.casefold())
-            assert other is not None
+            other = KINDS[twin.group.casefold()]
             assert other.kind == own.kind
             assert other.pattern.search(twin.context)
             assert not any(map(own.pattern.search, text_fields(twin)))

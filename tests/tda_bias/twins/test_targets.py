@@ -22,9 +22,7 @@ KINDS = shipped_kinds()
 
 
 def target(name: str) -> Target:
-    found = KINDS.get(name.casefold())
-    assert found is not None
-    return found
+    return KINDS[name.casefold()]
 
 
 def triple(context: str, group: str = "x", stereotype: str = "They sing.") -> Triple:
@@ -156,8 +154,8 @@ def items(groups: list[str], each: int) -> list[tuple[Triple, Target]]:
 PROFESSIONS = ["nurse", "plumber", "tailor", "mover", "butcher", "chemist", "manager"]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 6])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("seed", range(2))
 def test_each_item_gets_k_different_others_and_all_targets_serve_about_equally_often(k, seed):
     others = [target(name) for name in PROFESSIONS]
     data = items(PROFESSIONS, 20)
@@ -252,9 +250,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text):
 def test_a_file_of_ones_own_gives_its_targets(tmp_path):
     kinds = load_kinds(write(tmp_path, COLOURS))
     assert [target.name for target in kinds.values()] == ["red", "blue", "green"]
-    red, green = kinds.get("red"), kinds.get("green")
-    assert red is not None
-    assert green is not None
+    red, green = kinds["red"], kinds["green"]
     assert red.written == {"noun": "red", "nouns": "reds"}
     assert red.read["crimson"] == {"noun"}
     assert green.written == {"noun": "green"}
@@ -262,8 +258,7 @@ def test_a_file_of_ones_own_gives_its_targets(tmp_path):
 
 
 def test_phrases_elsewhere_are_whole_words_in_whatever_case(tmp_path):
-    blue = load_kinds(write(tmp_path, COLOURS)).get("blue")
-    assert blue is not None
+    blue = load_kinds(write(tmp_path, COLOURS))["blue"]
     assert blue.means_something_else_in("They Sing  the blues.")
     assert not blue.means_something_else_in("Sing the bluest song.")
     assert not blue.means_something_else_in("The blues are here.")
@@ -284,9 +279,7 @@ def test_every_target_of_stereoset_has_a_kind_of_its_category(stereoset):
     kinds = Counter()
     for triple in load_triples(stereoset):
         if triple.category != "gender":
-            target = KINDS.get(triple.group.casefold())
-            assert target is not None, triple.group
-            kinds[triple.category, target.kind] += 1
+            kinds[triple.category, target(triple.group).kind] += 1
     assert kinds == {
         ("race", "place"): 545,
         ("race", "people"): 431,

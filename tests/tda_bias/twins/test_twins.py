@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.triples import load_triples
-from tda_bias.twins import Excluded, Twins, load_twins, make_twins, save_twins
+from tda_bias.twins import Twins, load_twins, make_twins, save_twins
 from tda_bias.twins.twins import NOT_IN_FILE
 from tda_bias.types import InputError, Triple
 
@@ -17,27 +16,23 @@ B = Triple("b", "race", "B is here.", "s", "t", "u", "line 2")
 C = Triple("c", "race", "C is here.", "s", "t", "u", "line 3")
 TWINS = Twins(
     pairs=((A, (B, C)), (B, (C,))),
-    excluded=(Excluded(C, "why"), Excluded(replace(C, context="C?"), "why"), Excluded(A, "else")),
+    excluded={C: "why", replace(C, context="C?"): "why", A: "else"},
     made={"source": "made"},
 )
 
 
 def test_twins_are_found_by_what_a_triple_says_not_where_it_stands():
     assert TWINS.of(replace(A, source="elsewhere")) == (B, C)
-    assert TWINS.of(replace(A, group="other")) == ()
-    assert TWINS.of(C) == ()
+    assert TWINS.of(replace(A, group="other")) == TWINS.of(C) == ()
 
 
 def test_selecting_keeps_the_twins_of_the_selected_and_counts_only_them():
     some = TWINS.only([replace(B, source="x"), C])
     assert list(some) == [(B, (C,))]
-    assert some.reasons() == {"why": 1}
     assert some.made == TWINS.made
     assert some.of(A) == ()
-
-
-def test_reasons_are_counted_the_most_frequent_first():
-    assert list(TWINS.reasons().items()) == [("why", 2), ("else", 1)]
+    # The most frequent reason first.
+    assert (some.why(), TWINS.why()) == ("why (1)", "why (2), else (1)")
 
 
 def test_the_hash_is_of_the_texts_and_not_of_their_order_or_source():
@@ -91,6 +86,14 @@ def without(keys: dict, name: str) -> dict:
 
 # -- refused --
 
+_NOT_AMONG = r"line 2: the original is not among the triples \(profession, nurse: 'The nurse is ou"
+_ALLOWED = r"line 2: unknown key `note`; allowed are target, bias_type, original, twin, twin_target"
+_TEXTS = r"line 2: unknown key `twin.text`; allowed are context, stereotype, anti-stereotype, unrel"
+
+
+def twin(**changes) -> dict:
+    return {**LINE, "twin": {**LINE["twin"], **changes}}
+
 
 @pytest.mark.parametrize(
     ("line", "message"),
@@ -98,46 +101,15 @@ def without(keys: dict, name: str) -> dict:
         ("{", r"line 2: not a JSON object"),
         ("[1]", r"line 2: expected a JSON object, got list"),
         ('{"target": "a", "target": "b"}', r"line 2: the key 'target' stands twice"),
-        (
-            {**LINE, "note": "x"},
-            r"line 2: unknown key `note`; allowed are target, bias_type, "
-            r"original, twin, twin_target",
-        ),
-        (
-            {**LINE, "twin": {**TEXTS, "text": "x"}},
-            r"line 2: unknown key `twin.text`; allowed are "
-            r"context, stereotype, anti-stereotype, unrelated",
-        ),
-        (
-            {**LINE, "twin": {**TEXTS, "anti_stereotype": "x"}},
-            r"unknown key `twin.anti_stereotype`",
-        ),
+        ({**LINE, "note": "x"}, _ALLOWED),
+        (twin(text="x"), _TEXTS),
+        (twin(anti_stereotype="x"), r"unknown key `twin.anti_stereotype`"),
         (without(LINE, "original"), r"line 2: `original` is missing"),
-        (without(LINE, "bias_type"), r"line 2: `bias_type` is missing"),
         ({**LINE, "twin": without(TEXTS, "unrelated")}, r"line 2: `twin.unrelated` is missing"),
-        (
-            {**LINE, "original": without(TEXTS, "anti-stereotype")},
-            r"`original.anti-stereotype` is "
-            r"missing",
-        ),
-        (
-            {**LINE, "twin": {**LINE["twin"], "stereotype": 3}},
-            r"`twin.stereotype` must be .* string",
-        ),
-        (
-            {**LINE, "twin": {**LINE["twin"], "stereotype": " "}},
-            r"`twin.stereotype` must be a text "
-            r"that is not empty",
-        ),
-        (
-            {**LINE, "twin": TEXTS},
-            r"line 2: the twin has the original's context, 'The nurse is in.'",
-        ),
-        (
-            {**LINE, "original": {**TEXTS, "context": "The nurse is out."}},
-            r"line 2: the original is "
-            r"not among the triples \(profession, nurse: 'The nurse is out.'\)",
-        ),
+        (twin(stereotype=3), r"`twin.stereotype` must be .* string"),
+        (twin(stereotype=" "), r"`twin.stereotype` must be a text that is not empty"),
+        ({**LINE, "twin": TEXTS}, r"line 2: the twin has the original's context, 'The nurse is"),
+        ({**LINE, "original": {**TEXTS, "context": "The nurse is out."}}, _NOT_AMONG),
         ({**LINE, "target": "cook"}, r"line 2: the original is not among the triples"),
         ({**LINE, "bias_type": "race"}, r"line 2: the original is not among the triples"),
         (LINE, r"line 2: this twin stands twice"),
@@ -162,16 +134,16 @@ def test_lines_with_the_same_original_are_several_twins(tmp_path):
     second = {**LINE, "twin": {**TEXTS, "context": "The mover is in."}, "twin_target": "mover"}
     twins = load_twins(write(tmp_path, LINE, "", second), [OTHER, ORIGINAL])
     assert [twin.group for twin in twins.of(ORIGINAL)] == ["tailor", "mover"]
-    assert twins.of(ORIGINAL)[0].context == "The tailor is in."
-    assert twins.of(ORIGINAL)[0].category == "profession"
-    assert [(e.triple, e.reason) for e in twins.excluded] == [(OTHER, NOT_IN_FILE)]
+    first = twins.of(ORIGINAL)[0]
+    assert (first.context, first.category) == ("The tailor is in.", "profession")
+    assert twins.excluded == {OTHER: NOT_IN_FILE}
     assert twins.record()["source"] == "file"
 
 
 def test_the_twin_target_may_be_left_out(tmp_path):
     for line in (without(LINE, "twin_target"), {**LINE, "twin_target": None}):
-        [twin] = load_twins(write(tmp_path, line), [ORIGINAL]).of(ORIGINAL)
-        assert twin.group == "nurse"
+        [other] = load_twins(write(tmp_path, line), [ORIGINAL]).of(ORIGINAL)
+        assert other.group == "nurse"
 
 
 def test_a_file_corrected_by_hand_is_read_as_it_says(tmp_path):
@@ -189,8 +161,8 @@ def test_a_file_corrected_by_hand_is_read_as_it_says(tmp_path):
 
 
 def test_a_line_has_the_documented_form(tmp_path):
-    twin = Triple("tailor", "profession", "The tailor is in.", "She sang.", "She boxed.", "Iron.")
-    save_twins(tmp_path / "a.jsonl", Twins(((ORIGINAL, (twin,)),)))
+    tailor = replace(ORIGINAL, group="tailor", context="The tailor is in.")
+    save_twins(tmp_path / "a.jsonl", Twins(((ORIGINAL, (tailor,)),)))
     [line] = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line) == LINE
 
@@ -202,15 +174,7 @@ def test_a_line_has_the_documented_form(tmp_path):
 )
 def test_any_text_survives_the_file(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("twins") / "a.jsonl"
-    twin = Triple("x", "race", f"{text} twin", text, text, text)
+    other = Triple("x", "race", f"{text} twin", text, text, text)
     original = Triple("y", "race", text, text, text, text)
-    save_twins(path, Twins(((original, (twin,)),)))
-    assert load_twins(path, [original]).of(original)[0].texts() == twin.texts()
-
-
-@pytest.mark.real
-def test_stereoset_twins_are_read_again(stereoset, tmp_path):
-    triples = load_triples(stereoset)
-    twins = make_twins(triples)
-    save_twins(tmp_path / "a.jsonl", twins)
-    assert load_twins(tmp_path / "a.jsonl", triples).hash() == twins.hash()
+    save_twins(path, Twins(((original, (other,)),)))
+    assert load_twins(path, [original]).of(original)[0].texts() == other.texts()
