@@ -166,7 +166,7 @@ def test_whole_sentences_and_their_twins_score_as_behind_the_start_token(saved_l
         ("mother", "kind", "rude", "wood"),
         ("father", "tall", "shy that", "ice"),
         ("sister", "quiet", "loud", "blue"),
-        ("nurse", "he", "she that", "wrote"),
+        ("nurse", "late", "rich that", "x"),
     )
     found = measured("stereoset_intrasentence", saved_lm, data=str(path))
     model, sentences = load_language_model(saved_lm, device="cpu"), load_sentence_triples(path)[0]
