@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "pvf", "n_permutations")
+_ONE_STEP = ("top", "ablation", "n_permutations")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
 _RANKINGS = (*get_args(RankBy), "importance", "effect")
 
@@ -76,7 +76,6 @@ class AblateSettings(
         description="random sets of as many heads of the same layers; with --curve random orders "
         "of all heads",
     )
-    pvf: bool = Field(False, description="measure R, R_p and R_v of he and she for every set too")
     curve: bool = Field(
         False,
         description="ablate 1, 2, 4, ... heads by rankings: how much bias remains, at what cost in "
@@ -202,7 +201,6 @@ def _study(
     with working(settings, "ablate", settings.folder, kept="batches") as work:
         ablator = _ablator(settings, heads, triples, twins, work)
 
-        from pvf.reading import pronoun_risks
         from tda_bias.ablation.study import ablation_study
         from tda_bias.plots.behaviour import ablation_figure
 
@@ -216,7 +214,6 @@ def _study(
                 n_random=settings.n_random,
                 n_resamples=settings.n_permutations,
                 seed=settings.seed,
-                behaviour=pronoun_risks() if settings.pvf else None,
                 cache=work.cache({**_of(heads, category), **settings.model_dump(include=numbers)}),
                 progress=progress,
             )
@@ -347,12 +344,7 @@ def set_table(study: AblationStudy) -> Table:
 
 
 def agreement_table(study: AblationStudy, end: str = "") -> Table:
-    """Correlation of each ranking of heads with the size of their effects.
-
-    Args:
-        study: The study.
-        end: Of the columns: empty for effects on the log-odds, ``_beta`` for those on beta.
-    """
+    """Correlation of each ranking of heads with the size of effects on log-odds or ``_beta``."""
     from tda_bias.ablation.study import EFFECTS
 
     def numbers(row: Row) -> dict[str, str]:

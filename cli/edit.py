@@ -196,24 +196,15 @@ def _slices(settings: EditSettings) -> Output:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The heads that are asked for, and where they come from.
-
-    Attributes:
-        heads: The heads.
-        model: Name of the model to edit.
-        source: What named them.
-        weights: Hash of the weights of the model they were found in, where that is known.
-        dtype: The type that these were loaded in, which the hash depends on.
-        category: Of the run.
-        record: Of the run.
-        warning: What must be known of the choice.
-    """
+    """The heads that are asked for, the model to edit, and where they come from."""
 
     heads: Sequence[HeadId]
     model: str
     source: str
+    # Hash of the weights that they were found in, if known, and the type these were loaded in.
     weights: str | None = None
     dtype: str = ""
+    # Of a run.
     category: str = "all"
     record: HeadsRecord | None = None
     warning: str = ""

@@ -58,17 +58,7 @@ def reach_hub_for(model: str, *, also: bool = False) -> None:
 def language_model(
     name: str, settings: DeviceOption, console: Console, **options: Any
 ) -> LanguageModel:
-    """Load a model without hooks, where and how the settings say.
-
-    Args:
-        name: Its name or folder.
-        settings: With its device, and with its type and placement if the command has those options.
-        console: Where it is said.
-        options: Of ``tda_bias.models.load.load_language_model``, before those of the settings.
-
-    Raises:
-        InputError: as ``load_language_model``.
-    """
+    """Load a model without hooks, where and how the settings say, unless ``options`` do."""
     with _loading(name, settings, console) as placement:
         from tda_bias.models.hooks import slowdown_of_half
         from tda_bias.models.load import load_language_model
@@ -85,11 +75,7 @@ def language_model(
 
 
 def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedModel:
-    """Load a model whose attention is hooked.
-
-    Raises:
-        InputError: as ``tda_bias.models.load.load_model``.
-    """
+    """Load a model whose attention is hooked."""
     with _loading(name, settings, console) as placement:
         from tda_bias.models.load import load_model
 
@@ -108,11 +94,7 @@ def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[di
 
 
 def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:
-    """The triples that are asked for and their twins; what has none is said.
-
-    Raises:
-        InputError: as ``load_triples`` and ``load_twins``.
-    """
+    """The triples that are asked for and their twins; what has none is said."""
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(
         settings.data, category=str(settings.category), groups=settings.group, limit=settings.limit
@@ -121,16 +103,7 @@ def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:
 
 
 def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
-    """The pairs of a named set or of a file.
-
-    Args:
-        settings: With a model, groups and a limit.
-        source: The name or the file.
-        data: Where a named set is read.
-
-    Raises:
-        InputError: as ``load_pairs``.
-    """
+    """The pairs of a named set, which is read from ``data``, or of a file."""
     reach_hub_for(settings.model, also=set_comes_from_hub(source, data))
     return load_pairs(source, data=data, groups=settings.group, limit=settings.limit)
 
@@ -145,14 +118,6 @@ def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
     """The twins of some triples of a source; what has none is said.
 
     Twins are drawn over the whole source, so that a triple has the same ones in every selection.
-
-    Args:
-        triples: Some of it.
-        data: The source.
-        settings: With ``TwinsOption``, and ``OutputSettings`` for what is said.
-
-    Raises:
-        InputError: as ``load_triples`` and ``load_twins``.
     """
     if settings.twins == "none":
         return None
@@ -171,20 +136,7 @@ def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
 def triples_of_run(
     record: HeadsRecord, category: str, *, data: str | None, limit: int | None
 ) -> tuple[list[Triple], str]:
-    """The triples of a run of ``tdabias heads``, or others of the same category.
-
-    Args:
-        record: Of the run.
-        category: Which of its categories.
-        data: Another source; that of the run if None, with its groups and limit.
-        limit: Triples of each group at most.
-
-    Returns:
-        The triples, and where they were read.
-
-    Raises:
-        InputError: if the run does not say what it read, or as ``load_triples``.
-    """
+    """The triples of a run of ``tdabias heads``, or of other ``data``, and where they were read."""
     source = data or (record.data.source if record.data is not None else None)
     if data is None and record.settings.get("pairs"):
         raise InputError(
@@ -201,11 +153,7 @@ def triples_of_run(
 
 
 def category_of(run: HeadBias, category: str | None) -> str:
-    """The category that is asked for, or the only one of a run of heads.
-
-    Raises:
-        InputError: if the run does not have it, or has several and none is named.
-    """
+    """The category that is asked for, or the only one of a run of heads."""
     if category is None and len(run.categories) == 1:
         return run.categories[0]
     if category not in run.categories:
@@ -227,15 +175,7 @@ def data_option(record: RunRecord | None) -> str:
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:
-    """Find the model of a run.
-
-    Args:
-        record: Of the run.
-        given: Where it is now, if somebody says so.
-
-    Raises:
-        InputError: if the run names a folder or file that is not there, as seen from here.
-    """
+    """Find the model of a run, where it was or where it is ``given`` to be now."""
     name = given or record.setting("model", record.model.name)
     is_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     if is_a_path and not Path(name).expanduser().exists():
@@ -247,11 +187,7 @@ def model_of(record: RunRecord, given: str | None = None) -> str:
 
 
 def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:
-    """Make sure that a model is the one of a run.
-
-    Raises:
-        InputError: if its weights are others.
-    """
+    """Make sure that a model is the one of a run."""
     if model.weight_hash() != record.model.weights:
         raise InputError(
             f"{model.name} has other weights than the model of the run; run `tdabias heads` again"

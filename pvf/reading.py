@@ -18,16 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pvf.config import Forms, ScoreConfig
 from pvf.preferences import Preferences, PreferencesRecord, ReadRecord, SourceRecord, WordsRecord
-from pvf.risk import decompose
-from pvf.words import (
-    Y_SLOT,
-    Template,
-    WordClasses,
-    WordList,
-    load_classes,
-    load_templates,
-    load_words,
-)
+from pvf.words import Y_SLOT, Template, WordClasses, WordList
 from tda_bias.models.language_model import model_record, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import (
@@ -126,19 +117,6 @@ def score_preferences(
         },
     )
     return Preferences(log_prob, continued, record)
-
-
-def pronoun_risks() -> Callable[[LanguageModel], dict[str, float]]:
-    """A function of a model: R, R_p and R_v of pronouns over occupations, as published."""
-    words, templates = load_words("occupations"), load_templates("gender")
-    classes = load_classes("pronouns")
-
-    def measure(model: LanguageModel) -> dict[str, float]:
-        read = score_preferences(model, words, templates, classes)
-        risk = decompose(read.by_class().p, context_weights=read.counts)
-        return {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
-
-    return measure
 
 
 def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:

@@ -176,32 +176,6 @@ class Ablator:
         """Remove heads from the model for whatever runs inside, as ``HeadRemover.removed``."""
         return self._remover.removed(heads)
 
-    def parts_without(
-        self,
-        sets: Sequence[Sequence[HeadId]],
-        name: str,
-        compute: Callable[[LanguageModel], Mapping[str, float]],
-        *,
-        cost: float,
-        about: Mapping[str, Any] | None = None,
-    ) -> list[Part]:
-        """One part per set of heads: numbers of the model without them.
-
-        A part costs so many tokens; ``about`` is what the numbers depend on beside the heads and
-        how they are removed.
-        """
-
-        def part(number: int, heads: Sequence[HeadId]) -> Part:
-            def computed() -> dict[str, np.ndarray]:
-                with self.removed(heads):
-                    values = compute(self.model)
-                return {key: np.array(value) for key, value in values.items()}
-
-            depends_on = {"heads": [str(head) for head in heads], **(about or {}), **self.about}
-            return Part(f"{name} {number}", cost, lambda: depends_on, computed)
-
-        return [part(number, heads) for number, heads in enumerate(sets)]
-
     # -- exact effects of sets of heads --
 
     def without(self, sets: Sequence[Sequence[HeadId]]) -> list[Outcomes]:

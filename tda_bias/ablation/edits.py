@@ -61,13 +61,7 @@ Means = Mapping[HeadId, Float[Tensor, " d"]]
 
 @dataclass(frozen=True)
 class EditRule:
-    """Rule for a head's output.
-
-    Attributes:
-        how: ``zero``: nothing is left; ``scale``: it is multiplied; ``mean``: its mean over texts
-            stands in every place.
-        factor: What it is multiplied by; 0 but for ``scale``.
-    """
+    """Rule for a head's output: nothing is left, its mean over texts is, or it times ``factor``."""
 
     how: How
     factor: float = 0.0
@@ -77,11 +71,7 @@ class EditRule:
 
 
 def edit_rule(text: str) -> EditRule:
-    """A rule as it is written: ``zero``, ``mean``, ``scale=0.5``.
-
-    Raises:
-        InputError: if it is none of them, or its factor changes nothing or is no number.
-    """
+    """A rule as it is written: ``zero``, ``mean``, ``scale=0.5``."""
     if text in ("zero", "mean"):
         return EditRule("zero" if text == "zero" else "mean")
     name, _, number = text.partition("=")
@@ -109,9 +99,6 @@ def mean_outputs(
     """Mean output of heads, before the output projection, over all places of texts.
 
     Special tokens are places, too.
-
-    Raises:
-        InputError: if there is no text, a text is too long, or a head does not exist.
     """
     if not texts:
         raise InputError("there is no text to take the mean over")
@@ -130,13 +117,9 @@ def mean_outputs(
 def edit_heads(
     model: LanguageModel, heads: Sequence[HeadId], rule: EditRule, *, means: Means | None = None
 ) -> list[str]:
-    """Change the weights of heads, in place.
+    """Change the weights of heads, in place, of a model without hooks.
 
-    Args:
-        model: A model without hooks.
-        heads: The heads; one that stands twice is edited once.
-        rule: What becomes of their output.
-        means: Of every head, from ``mean_outputs``; for ``mean``.
+    ``mean`` needs the ``means`` of every head, from ``mean_outputs``.
 
     Returns:
         Names of the changed parameters.
@@ -208,10 +191,7 @@ def _biases_of_the_switch(model: LanguageModel) -> list[str]:
 def hooked_edit(
     model: LanguageModel, heads: Sequence[HeadId], rule: EditRule, *, means: Means | None = None
 ) -> Iterator[None]:
-    """The model as if its heads were edited, for whatever runs inside; weights stay as they are.
-
-    The arguments are those of ``edit_heads``.
-    """
+    """The model as if ``edit_heads`` had edited it, for whatever runs inside."""
     by_layer = by_layer_of(heads)
 
     def changed(z: Tensor, layer: AttentionLayer) -> Tensor:
@@ -259,9 +239,6 @@ def check_edit(
     """Compare the logits of an edited model with those of the original under hooks.
 
     The original is in single precision.
-
-    Raises:
-        InputError: if the edit changed nothing, or the two differ by more than is allowed.
     """
     unit = torch.finfo(edited.dtype).eps if edited.dtype.itemsize < 4 else 0.0
     edited.hf_model.float()
@@ -331,11 +308,7 @@ def stored_dtype(name: str) -> str:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse to write a model where something is.
-
-    Raises:
-        InputError: if the folder exists.
-    """
+    """Refuse to write a model where something is."""
     if folder.exists():
         raise InputError(
             f"`out` {folder} exists; a model is written into a new folder: choose another name"
@@ -356,17 +329,10 @@ def write_edited_model(
 ) -> EditedModel:
     """Edit a model, save it, read it back, compare it with the hooked one, and only then name it.
 
-    Args:
-        load: Gives the model without hooks, in the type it is stored in; it is edited in place.
-        load_original: Gives it once more, in single precision.
-        heads: The heads.
-        rule: What becomes of their output.
-        folder: A folder that does not exist.
-        probes: Texts on which logits are compared.
-        mean_over: Texts over which the mean is taken, for ``mean``.
-        batch_size: Texts per forward pass, for ``mean``.
-        about: Further entries of ``edit.json``: ``model``, as it is named in the card, ``repeat``,
-            the command that makes it again, and more.
+    ``load`` gives the model without hooks in the type it is stored in, ``load_original`` once more
+    in single precision; logits are compared on ``probes``. ``about`` are further entries of
+    ``edit.json``: ``model``, as it is named in the card, ``repeat``, the command that makes it
+    again, and more.
 
     Raises:
         InputError: if the folder exists or cannot be written, a head does not exist, the

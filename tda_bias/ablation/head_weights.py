@@ -165,9 +165,6 @@ def refuse_untrainable(name: str) -> None:
     """Refuse a model whose heads cannot be trained, by its configuration: no weight is loaded.
 
     A model whose configuration cannot be read is left to the loader, which says why.
-
-    Raises:
-        InputError: as ``attention_layers`` and ``head_slices``.
     """
     try:
         config = read_config(name)
@@ -247,9 +244,6 @@ def chosen_heads(
     """The top heads of a run by a map, or those that survive correction, and what it knows of them.
 
     With ``random_seed`` as many other heads of the same layers, drawn with it: a control.
-
-    Raises:
-        InputError: if survivors are asked for and there are none.
     """
     if survivors:
         chosen = run.survivors(category=category, by=by)
@@ -298,12 +292,8 @@ def random_sets(
 ) -> list[tuple[HeadId, ...]]:
     """Different sets of as many other heads of the same layers, to compare a chosen set with.
 
-    Args:
-        heads: The set they are compared with; its heads are not drawn.
-        n_heads: Heads per layer.
-        n: Number of sets. Where there are fewer, all of them are given.
-        rng: The generator they come from.
-        scarce: Draw from all heads of a layer that has too few others.
+    All of them where there are fewer than ``n``. With ``scarce`` a layer that has too few other
+    heads gives its chosen ones too.
 
     Raises:
         InputError: if a layer has too few other heads.

@@ -21,7 +21,7 @@ from tda_bias.ablation.ablator import Ablator, Outcomes
 from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
-from tda_bias.runs.cache import Cache, texts_hash
+from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, p_text
@@ -41,22 +41,15 @@ _LEVEL = 0.05
 
 
 class PruneCurveRecord(RunRecord):
-    """Everything needed to repeat a run.
-
-    Attributes:
-        run: Folder of the run whose heads are ranked, as it was given.
-        quantity: What was brought to 0: ``beta`` or ``log_odds``.
-        choosing: Targets on which the number of heads was chosen.
-        windows: Of the neutral text: how many of how many, their width and stride.
-        twins: How twins came about; None without.
-    """
+    """Everything needed to repeat a run."""
 
     command: str = "ablate curve"
-    run: str | None = None
+    run: str | None = None  # folder of the run whose heads are ranked, as it was given
     category: str | None = None
-    quantity: str
-    choosing: tuple[str, ...]
+    quantity: str  # what was brought to 0: beta or log_odds
+    choosing: tuple[str, ...]  # targets on which the number of heads was chosen
     precision: str = "float32"
+    # Of the neutral text: how many of how many, their width and stride.
     windows: dict[str, Any] = Field(default_factory=dict)
     twins: dict[str, Any] | None = None
 
@@ -105,11 +98,7 @@ def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
 def split_targets(
     triples: Sequence[Triple], *, seed: int = 0
 ) -> tuple[Bool[np.ndarray, " triple"], tuple[str, ...]]:
-    """Half of the targets, drawn: which triples are theirs, and their names.
-
-    Raises:
-        InputError: if there are fewer than four targets.
-    """
+    """Half of the targets, drawn: which triples are theirs, and their names."""
     targets = sorted({triple.group for triple in triples})
     if len(targets) < 4:
         raise InputError(
@@ -177,16 +166,9 @@ def prune_curve(
 ) -> PruneCurve:
     """Remove heads in the order of every ranking, and of random ones.
 
-    Args:
-        ablator: On all triples.
-        rankings: Orders of heads by name, what is removed first in front.
-        windows: Of neutral text, for the perplexity.
-        choosing: Triples of the targets on which the number of heads is chosen.
-        n_random: Random orders, at least 19: with fewer no p can reach .05.
-        most: Heads removed at most.
-        seed: Of random orders.
-        cache: Where finished batches of texts and perplexities are kept.
-        progress: Called with tokens done and all, each as often as it is read.
+    The ablator is on all triples; ``choosing`` are those of the targets on which the number of
+    heads is chosen, ``most`` at most. The perplexity is that of ``windows`` of neutral text. With
+    fewer than 19 random orders no p can reach .05.
 
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
@@ -213,13 +195,7 @@ def prune_curve(
     places = [(*place, k) for place in orders for k in steps]
     removed = [(), *(tuple(orders[name, draw][:k]) for name, draw, k in places)]
     removals = ablator.removals(removed)
-    perplexities = ablator.parts_without(
-        removed,
-        "perplexity",
-        lambda model: {"mean": log_perplexity(model, windows).mean},
-        cost=float(sum(map(len, windows.ids))),
-        about={"windows": texts_hash([(list(window),) for window in windows.ids])},
-    )
+    perplexities = _perplexities(ablator, removed, windows)
     arrays = (cache or Cache()).each([*removals, *perplexities], progress=progress)
     outcomes = ablator.outcomes(removed, islice(arrays, len(removals)))
     losses = [float(of_part["mean"]) for of_part in arrays]
@@ -245,6 +221,24 @@ def prune_curve(
         },
     )  # fmt: skip
     return PruneCurve(curve, _chosen(curve, quantity, list(rankings)), record)
+
+
+def _perplexities(
+    ablator: Ablator, sets: Sequence[Sequence[HeadId]], windows: Windows
+) -> list[Part]:
+    """One part per set of heads: the log-perplexity of the model without them."""
+    cost = float(sum(map(len, windows.ids)))
+    about = {"windows": texts_hash([(list(window),) for window in windows.ids]), **ablator.about}
+
+    def part(number: int, heads: Sequence[HeadId]) -> Part:
+        def computed() -> dict[str, np.ndarray]:
+            with ablator.removed(heads):
+                return {"mean": np.array(log_perplexity(ablator.model, windows).mean)}
+
+        depends_on = {"heads": [str(head) for head in heads], **about}
+        return Part(f"perplexity {number}", cost, lambda: depends_on, computed)
+
+    return [part(number, heads) for number, heads in enumerate(sets)]
 
 
 def _values(

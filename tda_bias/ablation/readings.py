@@ -27,8 +27,8 @@ class TripleReadings:
         part: Per triple and twin, what each of its readings belongs to: 0, 1 or 2 for a
             continuation in the order of ``ROLES``, 3 for the context.
         twin_of: The triple of each twin.
-        passes: Makes each of the passes, those of the longest texts first: side by side, no thread
-            then waits long for another at the end. ``TreePass.tree`` counts triples, then twins.
+        passes: Makes each of the passes, those of the longest texts first; ``TreePass.tree``
+            counts triples, then twins.
         tokens: How many tokens each pass runs, padding left out.
         packed: Whether a triple's texts are one row.
         unrelated: Token ids of the unrelated texts with all special tokens.
@@ -63,10 +63,6 @@ def triple_readings(
     """Forward passes over triples and the twins of each (empty for none at all), to be run.
 
     Causal models also read the contexts of the triples.
-
-    Raises:
-        InputError: if the model is of another kind or has no language-model head, or a text does
-            not fit.
     """
     require_kind(model, ("causal", "masked", "seq2seq"), "heads are removed from")
     if not triples:

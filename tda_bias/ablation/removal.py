@@ -28,20 +28,14 @@ from tda_bias.types import HeadId, InputError
 
 @dataclass
 class Removal:
-    """The network without some heads, all of them in one layer or below.
+    """The network without some heads, all of them in one layer or below."""
 
-    Attributes:
-        parent: Index of the network that it is up to that layer; -1 for the whole network.
-        layer: The highest layer that lacks heads; 0 for the whole network.
-        heads: Those that it lacks in that layer.
-        branches: The layers from which on other networks differ from it.
-        sets: Which of the sets it is without; none where others only begin with it.
-    """
-
-    parent: int
-    layer: int
-    heads: tuple[int, ...]
+    parent: int  # index of the network that it is up to that layer; -1 for the whole network
+    layer: int  # the highest one that lacks heads; 0 for the whole network
+    heads: tuple[int, ...]  # those that it lacks in that layer
+    # The layers from which on other networks differ from it.
     branches: set[int] = field(default_factory=set)
+    # Which of the sets it is without; none where others only begin with it.
     sets: list[int] = field(default_factory=list)
 
 
@@ -84,14 +78,7 @@ WAITING_BYTES = 1 << 29
 
 
 class HeadRemover:
-    """Runs a model without heads.
-
-    Args:
-        model: The model.
-        layers: Its layers with attention.
-        replacement: What replaces a head's output; None for nothing.
-        precision: Of matrix products while heads are removed.
-    """
+    """Runs a model without heads, whose output is replaced, by nothing if None."""
 
     def __init__(
         self,
@@ -109,12 +96,7 @@ class HeadRemover:
 
     @contextmanager
     def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
-        """The model without some heads, for whatever runs inside.
-
-        Raises:
-            InputError: if a head does not exist, or the output of a removed head was what replaced
-                it in every place.
-        """
+        """The model without some heads, for whatever runs inside."""
         require_heads(self.model, self.layers, heads)
         by_layer = by_layer_of(heads)
         changed = dict.fromkeys(by_layer, 0.0)
@@ -132,11 +114,7 @@ class HeadRemover:
     def read(
         self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]]
     ) -> Float[np.ndarray, "set reading"]:
-        """The readings of a pass without each set of heads; what sets share is run once.
-
-        Raises:
-            InputError: if removing heads changes nothing.
-        """
+        """The readings of a pass without each set of heads; what sets share is run once."""
         values = np.empty((len(sets), len(tree_pass.place)))
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
         for part in self._fitting(positions, tree_pass):

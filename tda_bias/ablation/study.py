@@ -6,7 +6,7 @@ all heads, the topological maps and two other attributions are compared with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
@@ -20,8 +20,7 @@ from tda_bias.ablation.ablator import Ablator, FirstOrder, Outcomes
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
-from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache, Part
+from tda_bias.runs.cache import Cache
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hashes
@@ -34,35 +33,24 @@ _DIGITS = 5
 
 
 class AblationRecord(RunRecord):
-    """Everything needed to repeat an ablation.
-
-    Attributes:
-        run: Folder of the run whose heads were removed, as it was given.
-        category: The map that ranked them, by its values ``rank_by``.
-        top: Heads from each end of the ranking.
-        n_random: Random sets of heads, all different, of ``n_possible``.
-        triples: Number of triples, of which ``twinned`` have twins.
-        twins: How the twins came about; None for a run without.
-        survivors: Heads of the map that survive correction.
-        base: Summaries of the unchanged model.
-    """
+    """Everything needed to repeat an ablation."""
 
     command: str = "ablate"
-    run: str | None = None
+    run: str | None = None  # folder of the run whose heads were removed, as it was given
     category: str
     rank_by: RankBy
-    top: int = Field(ge=1)
+    top: int = Field(ge=1)  # heads from each end of the ranking
     ablation: Ablation
     precision: str = "float32"
-    n_random: int
+    n_random: int  # different random sets, of so many possible ones
     n_possible: int
     n_resamples: int
     seed: int
-    triples: int
+    triples: int  # of which so many have twins
     twinned: int = 0
-    twins: dict[str, Any] | None = None
-    survivors: int
-    base: dict[str, Number]
+    twins: dict[str, Any] | None = None  # how they came about
+    survivors: int  # heads of the map that survive correction
+    base: dict[str, Number]  # summaries of the unchanged model
 
 
 _EFFECT_COLUMNS = {"kind": str, "heads": str, "d_log_odds": float, "d_.+": float}
@@ -75,13 +63,11 @@ _HEAD_COLUMNS = {
     "head": int,
     "unstable": bool,
     **{name: float for name in ("effect", "importance", "direct", "exact")},
-    r"(z|evidence)_.+": float,
+    "z_.+": float,
 }
 _AGREEMENT_COLUMNS = {"ranking": str, "n_.+": int, "rho_.+": float, "p_.+": float}
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.
 FEWEST_RANDOM = 20
-# Kinds of sets for which further outcomes are measured too.
-_WHOLE = ("none", "top_set", "random_set")
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +121,6 @@ def ablation_study(
     n_random: int = 20,
     n_resamples: int = 9999,
     seed: int = 0,
-    behaviour: Callable[[LanguageModel], dict[str, float]] | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> AblationStudy:
@@ -143,8 +128,7 @@ def ablation_study(
 
     ``top`` heads from each end of the run's ranking are compared with as many random ones, and all
     top heads together against ``n_random`` random sets of the same layers, at least 20.
-    ``behaviour`` gives further summaries of the unchanged model, and without the top heads together
-    or a random set. ``n_resamples`` permutations of heads test the agreement of rankings.
+    ``n_resamples`` permutations of heads test the agreement of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
@@ -153,24 +137,15 @@ def ablation_study(
     rng = np.random.default_rng(seed)
     kinds, sets, n_possible = _head_sets(run, category, top, n_random, rng)
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
-    whole = [place for place, kind in enumerate(kinds) if kind in _WHOLE]
-    further: list[Part] = []
-    if behaviour is not None:
-        # As much as all texts once: the published words and templates are many.
-        cost = float(sum(ablator.readings.tokens))
-        chosen = [sets[place] for place in whole]
-        further = ablator.parts_without(chosen, "behaviour", behaviour, cost=cost)
-    arrays = (cache or Cache()).each([*removals, *slopes, *further], progress=progress)
+    arrays = (cache or Cache()).each([*removals, *slopes], progress=progress)
     outcomes = ablator.outcomes(sets, islice(arrays, len(removals)))
-    first_order = ablator.first_order(islice(arrays, len(slopes)))
+    first_order = ablator.first_order(arrays)
     summaries = [outcome.summary() for outcome in outcomes]
-    for values, place in zip(arrays, whole, strict=bool(further)):
-        summaries[place] |= {name: float(value) for name, value in values.items()}
     base = summaries[0]
     effects = pd.DataFrame(
         [
             {"kind": kind, "heads": " ".join(map(str, removed))}
-            | {f"d_{name}": summary[name] - base[name] for name in base if name in summary}
+            | {f"d_{name}": summary[name] - base[name] for name in base}
             for kind, removed, summary in zip(kinds[1:], sets[1:], summaries[1:], strict=True)
         ]
     )
@@ -203,16 +178,10 @@ def ablation_study(
 def _head_sets(
     run: HeadBias, category: str, top: int, n_random: int, rng: np.random.Generator
 ) -> tuple[list[str], list[tuple[HeadId, ...]], int]:
-    """Sets that a study removes: nothing, single heads, the top heads together, and random sets.
+    """Kinds of sets that a study removes, the sets, and how many random ones are possible.
 
-    Single heads are those from both ends of the ranking, and as many others of the top heads'
-    layers.
-
-    Returns:
-        The kind of each set, the sets, and how many different random ones are possible.
-
-    Raises:
-        InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
+    Nothing, single heads (from both ends of the ranking, and as many others of the top heads'
+    layers), the top heads together, and random sets.
     """
     total, n_heads = run.category_map(category).size, run.category_map(category).shape[1]
     if n_random < FEWEST_RANDOM:
@@ -236,11 +205,7 @@ def _head_sets(
 
 
 def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
-    """Test every effect of the top heads together against those of random sets.
-
-    Args:
-        effects: As in ``AblationStudy``: with the ``kind`` ``top_set`` once, and ``random_set``.
-    """
+    """Test every effect of the ``top_set`` of ``AblationStudy.effects`` against random sets."""
     rows = []
     # Differences below what single precision resolves are ties.
     effects = effects.round(_DIGITS)

@@ -38,35 +38,22 @@ PARTS = {
 
 @dataclass(frozen=True)
 class AttentionPart:
-    """One projection of one attention layer.
-
-    Attributes:
-        layer: Its number.
-        part: q, k, v, o, qkv or kv.
-        path: Name of the layer, as a part of the model.
-        name: Name of the projection.
-    """
+    """One projection of one attention layer: ``path`` names the layer, ``name`` the projection."""
 
     layer: int
-    part: str
+    part: str  # q, k, v, o, qkv or kv
     path: str
     name: str
 
 
 def attention_part(name: str) -> AttentionPart | None:
-    """Recognise a module of a model as a projection of self-attention.
-
-    Args:
-        name: As ``named_modules`` gives it.
-    """
+    """Recognise a module of a model, by its name, as a projection of self-attention."""
     match = _LAYER.match(name)
-    if match is None or match["part"] not in PARTS or _is_cross(match["module"]):
+    if match is None or match["part"] not in PARTS:
+        return None
+    if any(word in match["module"] for word in ("cross", "encoder_attn", "EncDec")):
         return None
     return AttentionPart(int(match["layer"]), PARTS[match["part"]], match["path"], name)
-
-
-def _is_cross(module: str) -> bool:
-    return "cross" in module or "encoder_attn" in module or "EncDec" in module
 
 
 def is_read(part: AttentionPart, hf_model: Any) -> bool:
@@ -81,11 +68,8 @@ def is_read(part: AttentionPart, hf_model: Any) -> bool:
 class AttentionLayer:
     """A layer of a model and the projection that its heads write through.
 
-    Attributes:
-        number: Of the layer, from 0.
-        block: The whole layer, which hands on the residual stream.
-        projection: A linear map of the heads' outputs, head by head along its input.
-        n_heads: Heads of the layer.
+    ``block`` is the whole layer, which hands on the residual stream; ``projection`` a linear map of
+    the heads' outputs, head by head along its input.
     """
 
     number: int
@@ -114,11 +98,7 @@ class AttentionLayer:
 
 
 def attention_layers(model: LanguageModel) -> list[AttentionLayer]:
-    """The layers with attention, in order; an encoder-decoder's are those of its encoder.
-
-    Raises:
-        InputError: if they are laid out in a way that is not known.
-    """
+    """The layers with attention, in order; an encoder-decoder's are those of its encoder."""
     config = model.hf_model.config.get_text_config()
     named = f"`model` {model.name} ({model.architecture})"
     n_heads = getattr(config, "num_attention_heads", None)

@@ -42,49 +42,32 @@ class EnoughError(Exception):
 
 @dataclass(frozen=True)
 class _Place:
-    """The place where a layer's pattern appears.
-
-    Attributes:
-        module: Name of the module whose output holds it.
-        call: Its which call in a pass: layers may share a module.
-        index: Where in the output.
-        layout: How it is laid out.
-    """
+    """The place of a layer's pattern: where in the output of a module, and how it is laid out."""
 
     module: str
-    call: int
+    call: int  # layers may share a module
     index: int
     layout: tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class EagerAttention:
-    """The places of a model's patterns.
+    """The places of a model's patterns, by layers with attention, in order."""
 
-    Attributes:
-        body: What is run: the model, or an encoder-decoder's encoder.
-        places: For each layer with attention its place, in order.
-        attention: The direction of attention.
-        n_heads: Heads of a layer.
-        asked: Whether modules give patterns only where the model is asked for all of them.
-        takes_padding: Whether texts of different lengths can be run together: convolutions
-            (ConvBERT), pooling and neighbours' embeddings (MobileBERT) see what is after a text.
-    """
-
-    body: nn.Module
+    body: nn.Module  # what is run: the model, or an encoder-decoder's encoder
     places: Mapping[int, _Place]
     attention: Attention
     n_heads: int
+    # Whether modules give patterns only where the model is asked for all of them.
     asked: bool
+    # Whether texts of different lengths can be run together: convolutions (ConvBERT), pooling and
+    # neighbours' embeddings (MobileBERT) see what is after a text.
     takes_padding: bool = True
 
     def run(self, ids: Int[Tensor, "row token"], take: Take, **inputs: Any) -> None:
         """Run texts and hand over every layer's pattern, in order; the pass ends at the last.
 
-        Args:
-            ids: Token ids.
-            take: Called with the patterns of a layer and its number.
-            inputs: What else the model takes.
+        ``take`` is called with the patterns of a layer and its number.
         """
         layers = {(place.module, place.call): layer for layer, place in self.places.items()}
         calls: Counter[str] = Counter()
@@ -152,15 +135,7 @@ def direction_of(patterns: Mapping[int, Tensor]) -> Attention:
 
 
 def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
-    """Find the places of a model's patterns.
-
-    Args:
-        hf_model: The model, in evaluation mode, with eager attention.
-        name: What it is called in messages.
-
-    Raises:
-        InputError: as ``own_patterns``, or if no module gives the patterns.
-    """
+    """Find the places of a model's patterns: in evaluation mode, with eager attention."""
     body, ids = body_of(hf_model), probe_ids(hf_model)
     patterns, seen = own_patterns(hf_model, name=name)
     places: dict[int, _Place] = {}

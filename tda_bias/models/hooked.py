@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecor
     return HookedModelRecord(**dict(model_record(model, weights=weights)), **hooked)
 
 
-def hook_model(
+def bridge_model(
     hf_model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     *,
@@ -84,37 +84,44 @@ def hook_model(
     not_in_checkpoint: tuple[str, ...] = (),
     again: Callable[[], PreTrainedModel] | None = None,
 ) -> LoadedModel:
-    """Hook a Hugging Face model by TransformerLens, or by its own attention.
+    """Hook a Hugging Face model that is in memory: by TransformerLens, or by its own attention.
+
+    The model is put in evaluation mode (dropout would change its patterns) and given eager
+    attention, without which there are no patterns. TransformerLens changes it: where it does so in
+    vain, ``again`` gives the same model once more.
 
     Args:
         hf_model: The model.
         tokenizer: Its tokenizer.
         name: What it is called.
         not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
-        again: Gives the same model once more, for when TransformerLens has changed this one in
-            vain.
+        again: Gives the same model once more.
 
     Raises:
         InputError: if it does not return its attention patterns, with which what TransformerLens
-            shows is compared.
+            shows is compared, or is changed in vain.
     """
+    model = LanguageModel(
+        hf_model.eval(),
+        tokenizer,
+        name,
+        revision=getattr(hf_model.config, "_commit_hash", None),
+        not_in_checkpoint=not_in_checkpoint,
+    )
+    hf_model.set_attn_implementation("eager")
     if not is_spread(hf_model) and _has_adapter(hf_model):
-        own_patterns(hf_model.eval(), name=name)  # what shows none is refused before it is changed
+        own, _ = own_patterns(hf_model, name=name)  # one without is refused before it is changed
         try:
-            return bridge_model(hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint)
+            return _bridged(model, own)
         except InputError as error:
             if again is None:
                 raise InputError(
                     f"{error}, and has changed it in trying; load it by its name"
                 ) from None
-            hf_model = again()
-    eager = eager_attention(hf_model.eval(), name=name)
+            model = replace(model, hf_model=again().eval())
+    eager = eager_attention(model.hf_model, name=name)
     return LoadedModel(
-        hf_model,
-        tokenizer,
-        name,
-        revision=getattr(hf_model.config, "_commit_hash", None),
-        not_in_checkpoint=not_in_checkpoint,
+        **vars(model),
         attention=eager.attention,
         n_heads=eager.n_heads,
         pattern_hooks={f"layer {layer}": layer for layer in eager.places},
@@ -141,47 +148,22 @@ def _has_adapter(hf_model: PreTrainedModel) -> bool:
     return True
 
 
-def bridge_model(
-    hf_model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    name: str,
-    not_in_checkpoint: tuple[str, ...] = (),
-) -> LoadedModel:
-    """Hook a Hugging Face model that is already in memory; arguments as of ``hook_model``.
-
-    The model is put in evaluation mode (dropout would change its patterns) and given eager
-    attention, without which there are no patterns. TransformerLens changes it.
-
-    Raises:
-        InputError: if TransformerLens has no adapter for the architecture, or does not show the
-            patterns that the model itself returns.
-    """
+def _bridged(model: LanguageModel, own: Mapping[int, Tensor]) -> LoadedModel:
+    """The model, changed by TransformerLens, whose patterns of a probe must be its own."""
     from transformer_lens.model_bridge import TransformerBridge
 
-    about: dict[str, Any] = {
-        "revision": getattr(hf_model.config, "_commit_hash", None),
-        "not_in_checkpoint": not_in_checkpoint,
-    }
-    model = LanguageModel(hf_model.eval(), tokenizer, name, **about)
+    hf_model = model.hf_model
     refused = (
-        f"`model` {name} is a {model.architecture}, which TransformerLens "
+        f"`model` {model.name} is a {model.architecture}, which TransformerLens "
         f"{version('transformer-lens')} cannot hook"
     )
-    if not _has_adapter(hf_model):
-        raise InputError(
-            f"{refused}; use a model of another architecture (GPT-2, GPT-NeoX, Llama, Qwen, "
-            "Gemma, OPT, BERT, T5 and BART work)"
-        )
-    hf_model.set_attn_implementation("eager")
-    own, _ = own_patterns(hf_model, name=name)
     plain = model.weight_hash()
-    theirs = copy.deepcopy(tokenizer)
+    theirs = copy.deepcopy(model.tokenizer)
     theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
     try:
         bridge: Any = TransformerBridge.boot_transformers(
             # Only a label: a short name would be looked up among outdated aliases.
-            f"loaded/{Path(name).name}",
+            f"loaded/{Path(model.name).name}",
             hf_model=hf_model,
             tokenizer=theirs,
             dtype=model.dtype,
@@ -210,10 +192,7 @@ def bridge_model(
     if not difference <= allowed_difference(model.dtype):
         raise InputError(f"{refused} (the patterns that it shows differ by {difference:.1e})")
     return LoadedModel(
-        hf_model,
-        tokenizer,
-        name,
-        **about,
+        **vars(model),
         attention=direction_of(own),
         n_heads=shown[0].shape[1],
         pattern_hooks=hooks,
@@ -233,13 +212,8 @@ def run_bridge(
 ) -> None:
     """Run texts and hand over every layer's pattern, in order; the pass ends at the last.
 
-    Args:
-        bridge: The TransformerLens bridge around a model.
-        hooks: Hook name to layer, for every layer with attention.
-        ids: Token ids.
-        take: Called with the patterns of a layer and its number.
-        also: Further hooks by their names.
-        inputs: What else the model takes.
+    ``hooks`` names the layer of each hook, ``also`` further hooks; ``take`` is called with the
+    patterns of a layer and its number.
     """
     from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
@@ -296,4 +270,4 @@ def initialised(model: LoadedModel, *, seed: int = 0) -> LoadedModel:
 
     name = f"{model.name}, random weights"
     with torch.random.fork_rng(devices=[]):
-        return hook_model(made(), model.tokenizer, name=name, again=made)
+        return bridge_model(made(), model.tokenizer, name=name, again=made)

@@ -30,11 +30,7 @@ Change = Callable[[Float[Tensor, "row token head d"], AttentionLayer], Tensor]
 def require_heads(
     model: LanguageModel, layers: Iterable[AttentionLayer], heads: Iterable[HeadId]
 ) -> None:
-    """Refuse heads that a model does not have.
-
-    Raises:
-        InputError: naming the first.
-    """
+    """Refuse heads that a model does not have."""
     there = {layer.number: layer.n_heads for layer in layers}
     for head in heads:
         if not 0 <= head.head < there.get(head.layer, 0):
@@ -46,12 +42,9 @@ def require_heads(
 
 @contextmanager
 def heads_changed(layers: Iterable[AttentionLayer], change: Change) -> Iterator[None]:
-    """Change what heads write, for whatever runs inside.
+    """Change what the heads of layers write, for whatever runs inside.
 
-    Args:
-        layers: Those that are changed.
-        change: Gets what the heads of a layer write, ``(row, token, head, d)``, and the layer;
-            returns what is written instead and leaves its argument as it is.
+    ``change`` leaves its argument as it is.
     """
 
     def on_input(layer: AttentionLayer) -> Callable[..., tuple[Any, ...]]:
@@ -164,17 +157,7 @@ def head_means(
     *,
     batch_size: int,
 ) -> Float[Tensor, "layer head d"]:
-    """Mean of what every head writes, over all places of texts.
-
-    Args:
-        model: The model; of an encoder-decoder, its encoder reads the texts.
-        layers: Its layers with attention.
-        texts: Token ids.
-        batch_size: Texts per forward pass.
-
-    Raises:
-        InputError: if a text does not fit.
-    """
+    """Mean of what every head writes, over all places of texts, given as token ids."""
     model.check_length(max(map(len, texts)))
     body = body_of(model.hf_model)
     total: dict[int, Tensor] = {}

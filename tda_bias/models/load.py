@@ -23,7 +23,7 @@ import yaml
 
 from tda_bias.models.hooked import LoadedModel as LoadedModel
 from tda_bias.models.hooked import bridge_model as bridge_model
-from tda_bias.models.hooked import first_sentence, hook_model
+from tda_bias.models.hooked import first_sentence
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
 from tda_bias.runs.text import counted
@@ -79,7 +79,7 @@ def load_model(
     )  # fmt: skip
     loaded = load()
     loaded.require_body()
-    return hook_model(
+    return bridge_model(
         loaded.hf_model,
         loaded.tokenizer,
         name=name,
@@ -178,14 +178,10 @@ def _from_pretrained(
 
 
 def read_config(name: str) -> Any:
-    """The configuration of a model, of an adapter that of its base; no code of its own is run.
-
-    Raises:
-        InputError: if it cannot be read, or asks for code.
-    """
+    """The configuration of a model, of an adapter that of its base; no code of its own is run."""
     if is_adapter(name):
         return read_config(_base_of(name))
-    refuse_code_in_folder(name)
+    _refuse_code_in_folder(name)
     with _in_one_line(name):
         from transformers import AutoConfig
 
@@ -221,12 +217,8 @@ def _in_one_line(name: str) -> Iterator[None]:
 # -- a checkpoint and its checks -------------------------------------------------------------------
 
 
-def refuse_code_in_folder(source: str) -> None:
-    """Refuse a local folder that names code of its own, before transformers can ask about it.
-
-    Raises:
-        InputError: naming the file.
-    """
+def _refuse_code_in_folder(source: str) -> None:
+    """Refuse a local folder that names code of its own: without it, texts may be read otherwise."""
     for name in _WITH_CODE:
         try:
             content = json.loads((Path(source) / name).read_text(encoding="utf-8"))

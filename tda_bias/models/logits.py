@@ -32,19 +32,12 @@ def logits_at(
     *,
     gradients: bool = False,
 ) -> Float[Tensor, "place vocabulary"]:
-    """Logits at chosen places only; those of all others are not computed.
+    """Logits at chosen places, in the precision in which the model computes.
 
-    But for models that compute logits in another way than by their output embeddings, place by
-    place.
-
-    Args:
-        hf_model: A language model with output embeddings.
-        inputs: What goes into it, on the device of ``places``.
-        places: Indices into the batch's (row, token) places, row by row.
-        gradients: Keep what a backward pass needs.
-
-    Returns:
-        In the precision in which the model computes.
+    Those of other places are not computed, but for models that compute logits in another way than
+    by their output embeddings, place by place. ``places`` are indices into the batch's (row, token)
+    places, row by row; ``inputs`` are on their device. ``gradients`` keeps what a backward pass
+    needs.
     """
     with torch.inference_mode(not gradients), _only(hf_model, inputs, places) as only:
         logits: Tensor = hf_model(**inputs).logits
@@ -87,20 +80,17 @@ def token_log_probs(
     place: Int[np.ndarray, " reading"],
     token: Int[np.ndarray, " reading"],
 ) -> Float[np.ndarray, " reading"]:
-    """Log-probabilities of tokens at chosen places.
+    """Log-probabilities of tokens, each at one of the ``places`` of ``logits_at``.
 
     Where a model's logits are a linear map of its hidden states, a part of the vocabulary is
     computed at a time: the logits of all of it never exist.
-
-    Args:
-        hf_model: A language model with output embeddings.
-        inputs: What goes into it, on the device of ``places``.
-        places: As for ``logits_at``.
-        place: For each reading, which of the places.
-        token: And the token.
     """
     if not is_linear(hf_model, inputs, places):
-        return log_probs(logits_at(hf_model, inputs, places), place, token)
+        logits = logits_at(hf_model, inputs, places)
+        normaliser = torch.cat([torch.logsumexp(part, dim=-1) for part in in_tiles(logits)])
+        which = torch.from_numpy(place).to(logits.device)
+        chosen = logits[which, torch.from_numpy(token).to(logits.device)]
+        return np.asarray((chosen.to(normaliser) - normaliser[which]).double().cpu().numpy())
     head = hf_model.get_output_embeddings()
     with torch.inference_mode():
         with stopped_before(head) as hidden:
@@ -184,24 +174,8 @@ def _by_tiles(
     return np.asarray((chosen - normaliser[rows]).double().cpu().numpy())
 
 
-def log_probs(
-    logits: Float[Tensor, "row vocabulary"],
-    row: Int[np.ndarray, " reading"],
-    token: Int[np.ndarray, " reading"],
-) -> Float[np.ndarray, " reading"]:
-    """Log-probabilities of tokens in the distributions that rows of logits stand for."""
-    normaliser = torch.cat([torch.logsumexp(part, dim=-1) for part in in_tiles(logits)])
-    which = torch.from_numpy(row).to(logits.device)
-    chosen = logits[which, torch.from_numpy(token).to(logits.device)]
-    return np.asarray((chosen.to(normaliser) - normaliser[which]).double().cpu().numpy())
-
-
 def refuse_undefined(model: LanguageModel, values: Iterable[Float[np.ndarray, " reading"]]) -> None:
-    """Refuse log-probabilities that are NaN, which broken weights and half precision give.
-
-    Raises:
-        InputError: with how many of them are.
-    """
+    """Refuse log-probabilities that are NaN, which broken weights and half precision give."""
     undefined = total = 0
     for array in values:
         undefined += int(np.isnan(array).sum())

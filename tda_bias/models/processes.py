@@ -18,12 +18,7 @@ _PATIENCE = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Processes:
-    """Processes of a launcher, which meet when their shares are done.
-
-    Attributes:
-        index: Number of this one, from 0.
-        count: How many there are.
-    """
+    """Processes of a launcher, which meet when their shares are done; this one has an ``index``."""
 
     index: int
     count: int
@@ -53,11 +48,7 @@ class Processes:
 
 @cache
 def joined() -> Processes:
-    """This process, once it has found the others.
-
-    Raises:
-        InputError: if they do not find each other.
-    """
+    """This process, once it has found the others."""
     import torch.distributed as dist
 
     index, count = launched()

@@ -47,12 +47,10 @@ class Request:
 def as_trees(
     model: LanguageModel, requests: Sequence[Request], *, leading: Sequence[int] | None = None
 ) -> tuple[list[TokenTree], list[list[int]]]:
-    """Requests as a model reads them.
+    """Requests as a causal, masked or sequence-to-sequence language model reads them.
 
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        requests: What is read.
-        leading: Special tokens in front of a causal model's texts; the tokenizer's own if None.
+    ``leading`` are the special tokens in front of a causal model's texts; the tokenizer's own if
+    None.
 
     Returns:
         A tree for each, whose readings go through ``Request.read`` place by place; and what the
@@ -127,11 +125,7 @@ class MaskedRows:
 
 
 def mask_token(model: LanguageModel) -> int:
-    """The id of a masked model's mask.
-
-    Raises:
-        InputError: if its tokenizer has none.
-    """
+    """The id of a masked model's mask."""
     mask: int | None = model.tokenizer.mask_token_id
     if mask is None:
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
@@ -139,11 +133,7 @@ def mask_token(model: LanguageModel) -> int:
 
 
 def gap_token(model: LanguageModel) -> str:
-    """The gap in an encoder's text: T5's first sentinel, or the mask of BART.
-
-    Raises:
-        InputError: if the tokenizer has neither.
-    """
+    """The gap in an encoder's text: T5's first sentinel, or the mask of BART."""
     tokenizer = model.tokenizer
     if _T5_GAP in tokenizer.get_vocab():
         return _T5_GAP
@@ -153,11 +143,7 @@ def gap_token(model: LanguageModel) -> str:
 
 
 def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
-    """Token ids that the encoder reads: contexts with a gap after each.
-
-    Raises:
-        InputError: as ``gap_token``.
-    """
+    """Token ids that the encoder reads: contexts with a gap after each."""
     gap = gap_token(model)
     texts = [f"{context} {gap}" if context else gap for context in contexts]
     ids: list[list[int]] = model.tokenizer(texts)["input_ids"] if texts else []
@@ -168,9 +154,6 @@ def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
     """Token ids that the decoder has written before the gap after a context.
 
     T5 names the gap; models that restore the whole text (BART) repeat it.
-
-    Raises:
-        InputError: if the model's configuration has no decoder start.
     """
     generation: Any = model.hf_model.generation_config
     start: int | None = getattr(model.hf_model.config, "decoder_start_token_id", None)
@@ -186,16 +169,7 @@ def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
 
 
 def require_kind(model: LanguageModel, kinds: Sequence[Kind], done: str) -> None:
-    """Refuse models that are read in another way, or whose output probabilities are random.
-
-    Args:
-        model: A language model.
-        kinds: Those that will do.
-        done: For the message: ``texts are scored with``.
-
-    Raises:
-        InputError: naming the model's kind and those that will do.
-    """
+    """Refuse models that are read in another way, or whose output probabilities are random."""
     model.require_language_head()
     if model.kind not in kinds:
         names = [kind.replace("seq2seq", "sequence-to-sequence") for kind in kinds]

@@ -80,9 +80,6 @@ class Scorer:
 
     Attributes:
         packed: Whether trees are run as rows; known after the first ``plan`` or reading.
-
-    Raises:
-        InputError: if the model has no language-model head.
     """
 
     def __init__(
@@ -113,10 +110,7 @@ class Scorer:
     ) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of every reading of every tree, nats.
 
-        Args:
-            trees: The trees.
-            sources: Of encoder-decoders: token ids that the encoder reads for each.
-            progress: Called with the number of finished trees and of all.
+        Of encoder-decoders ``sources`` are the token ids that the encoder reads for each tree.
 
         Raises:
             InputError: if a text is longer than the model's context, or a log-probability is NaN.
@@ -140,11 +134,7 @@ class Scorer:
     def passes(
         self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()
     ) -> Iterator[TreePass]:
-        """The forward passes that together make every reading once; every source is encoded once.
-
-        Raises:
-            InputError: if a text is longer than the model's context.
-        """
+        """The forward passes that together make every reading, and encode every source, once."""
         if not sources:
             yield from map(self.pass_of, self.plan(trees))
             return
@@ -159,11 +149,7 @@ class Scorer:
                 yield replace(one, tree=[batch[i] for i in rows.tree])
 
     def plan(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()) -> list[Rows]:
-        """Rows of each pass, from short to long; nothing is on the model's device yet.
-
-        Raises:
-            InputError: if a text is longer than the model's context.
-        """
+        """Rows of each pass, from short to long; nothing is on the model's device yet."""
         if sources:
             self._check_sources(trees, sources)
         whole = self._rows(trees)
@@ -177,10 +163,8 @@ class Scorer:
     ) -> TreePass:
         """The pass that a part of a plan stands for, on the model's device.
 
-        Args:
-            rows: What is run.
-            grid: Where each of it stands, for packed trees; each in a row of its own if None.
-            sources: Of encoder-decoders: what the encoder reads for each tree, in the same pass.
+        ``grid`` says where packed trees stand, each in a row of its own if None. What the encoder
+        of an encoder-decoder reads (``sources``) is encoded in the same pass.
         """
         model = self._model
         if sources:
@@ -214,12 +198,8 @@ class Scorer:
     def _check_sources(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]]) -> None:
         """Refuse texts that are too long, and a model that reads one differently in a batch.
 
-        A text in a batch is compared with the same alone up to its first reading.
-
-        FSMT's decoder sees what comes later where its encoder has run before, ProphetNet's always.
-
-        Raises:
-            InputError: with the difference.
+        A text in a batch is compared with the same alone up to its first reading: FSMT's decoder
+        sees what comes later where its encoder has run before, ProphetNet's always.
         """
         model = self._model
         model.check_length(max(map(len, sources)))
@@ -244,12 +224,6 @@ class Scorer:
 
         Tried on the longest text and on the longest tree: in a row, attention that reaches only so
         far back would end too late in the one and too early in the other.
-
-        Args:
-            trees: What will be read.
-
-        Raises:
-            InputError: if a text is longer than the model's context, or the model gives NaN.
         """
         if not (self._may_share and trees):
             return
@@ -301,17 +275,13 @@ class Scorer:
 
     def _alike(self, rows: list[TokenTree]) -> bool:
         """Tell whether each row alone reads as it does in a batch."""
-        batch = Rows(rows, list(range(len(rows))), [np.arange(len(row.read_node)) for row in rows])
+        batch = whole_trees(rows)
         together = np.concatenate(self.run(self.pass_of(batch)))
         alone = [self.run(self.pass_of(batch.only([i])))[0] for i in range(len(rows))]
         return bool(np.abs(together - np.concatenate(alone)).max() <= _allowed(self._model))
 
     def _refuse_looking_ahead(self, trees: Sequence[TokenTree]) -> None:
-        """Refuse a causal model that sees what comes later: CPM-Ant, a decoder set up as encoder.
-
-        Raises:
-            InputError: with the difference.
-        """
+        """Refuse a causal model that sees what comes later: CPM-Ant, a decoder as an encoder."""
         if self._looks_back or not trees:
             return
         self._looks_back = True

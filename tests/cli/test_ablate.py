@@ -1,4 +1,7 @@
+import contextlib
+import io
 import json
+import shutil
 
 import pytest
 
@@ -8,30 +11,38 @@ from tdabias_cli.main import run
 from tests.support.runs import resealed
 
 
-def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
-    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(tmp_path)]
-    assert run(command) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    for text in ("1 top head ablated", "Does a ranking predict", "gradient importance", "random"):
+def ablating(heads, out):
+    return ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def finished(heads, tmp_path_factory):
+    """The folder of a finished run, which nobody changes, and what it printed."""
+    out, printed = tmp_path_factory.mktemp("ablate") / "out", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run(ablating(heads, out)) == 0
+    return out, " ".join(printed.getvalue().split())
+
+
+def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished):
+    out, printed = finished
+    for text in (
+        "1 top head ablated", "Does a ranking predict", "gradient importance", "random",
+        "mean beta, nats", "size of the effect on beta", "Effects on beta, over all",
+    ):  # fmt: skip
         assert text in printed
-    names = {path.name for path in tmp_path.iterdir()}
+    names = {path.name for path in out.iterdir()}
     assert {"effects.csv", "set_tests.csv", "heads.csv", "agreement.csv", "run.json"} <= names
     assert {"effects.png", "effects.svg"} <= names
-
-
-def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
-    out = tmp_path / "out"
-    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
-    assert run(command) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    for text in ("mean beta, nats", "size of the effect on beta", "Effects on beta, over all"):
-        assert text in printed
     found = AblationStudy.load(out)
     assert found.record.twinned == found.record.triples
     assert found.record.twins["triples"] == found.record.triples
-    assert run([*command, "--twins", "none", "--overwrite"]) == 0
+
+
+def test_without_twins_there_are_log_odds_alone(heads, finished, tmp_path, capsys):
+    assert run([*ablating(heads, tmp_path / "out"), "--twins", "none"]) == 0
     assert "mean beta" not in capsys.readouterr().out
-    without = AblationStudy.load(out)
+    found, without = (AblationStudy.load(folder) for folder in (finished[0], tmp_path / "out"))
     assert without.record.twins is None
     assert without.record.base["log_odds"] == pytest.approx(found.record.base["log_odds"], rel=1e-6)
 
@@ -41,7 +52,7 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     assert run(["twins", "--data", "starter", "--category", "gender", "--out", str(path)]) == 0
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:9]) + "\n")
-    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
+    command = ablating(heads, out)
     assert run([*command, "--twins", str(path), "--verbose"]) == 0
     found = AblationStudy.load(out)
     assert 0 < found.record.twinned < found.record.triples
@@ -52,22 +63,21 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     assert AblationStudy.load(out).record.twinned == found.record.twinned
 
 
-def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys, monkeypatch):
+def test_rounded_numbers_say_so_and_are_not_mixed_with_others(
+    heads, finished, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("tda_bias.models.hooks.slowdown_of_half", lambda _: 49.4)
-    out = tmp_path / "out"
-    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
+    command = ablating(heads, tmp_path / "out")
     assert run([*command, "--precision", "bfloat16"]) == 0
     printed, remarks = (" ".join(text.split()) for text in capsys.readouterr())
     assert "computed in bfloat16: numbers are rounded" in printed
     assert "bfloat16 takes 49 times as long as float32 on this processor" in remarks
-    assert AblationStudy.load(out).record.precision == "bfloat16"
     assert run(command) == 2
     assert "precision was 'bfloat16', now 'float32'" in capsys.readouterr().err
-    rounded = AblationStudy.load(out)
-    assert run([*command, "--overwrite"]) == 0
-    assert "numbers are rounded" not in capsys.readouterr().out
-    exact = AblationStudy.load(out)
+    rounded, exact = (AblationStudy.load(folder) for folder in (tmp_path / "out", finished[0]))
+    assert rounded.record.precision == "bfloat16"
     assert exact.record.precision == "float32"
+    assert "numbers are rounded" not in finished[1]
     assert exact.record.base["log_odds"] != rounded.record.base["log_odds"]
     assert exact.record.base["log_odds"] == pytest.approx(rounded.record.base["log_odds"], abs=0.5)
     assert run([*command, "--precision", "float16"]) == 2
@@ -75,8 +85,6 @@ def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, c
 
 
 def test_other_weights_are_refused(heads, tmp_path, capsys):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(heads, copy)
     resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
@@ -88,23 +96,23 @@ def test_other_weights_are_refused(heads, tmp_path, capsys):
 
 
 @pytest.fixture
-def call(heads, tmp_path, capsys):
+def call(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("My sister came in and sang a song. " * 40)
 
-    def calling(*arguments, out=tmp_path / "out"):
+    def calling(run_of_heads, *arguments):
         status = run(
-            ["ablate", str(heads), "--curve", "--out", str(out), "--text", str(text),
-             "--width", "32", "--windows", "2", "--limit", "3",
-             *map(str, arguments)]
+            ["ablate", str(run_of_heads), "--curve", "--text", str(text), "--width", "32",
+             "--windows", "2", "--limit", "3", "--n-random", "19", "--out", str(tmp_path / "out"),
+             *arguments]
         )  # fmt: skip
         return status, *capsys.readouterr()
 
     return calling
 
 
-def test_all_rankings_stand_against_random_orders(call, tmp_path):
-    status, printed, error = call("--n-random", 19, "--verbose")
+def test_all_rankings_stand_against_random_orders(call, heads, tmp_path):
+    status, printed, error = call(heads, "--verbose")
     assert status == 0, error
     found = PruneCurve.load(tmp_path / "out")
     assert list(found.chosen["ranking"]) == ["evidence", "importance", "effect"]
@@ -117,32 +125,22 @@ def test_all_rankings_stand_against_random_orders(call, tmp_path):
     assert found.chosen["p_random"].between(1 / 20, 1).all()
 
 
-def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
-    status, _, error = call("--twins", "none", "--rank-by", "evidence")
+def test_a_curve_has_the_type_of_the_run_and_is_reported_with_its_command(
+    call, tiny_folder, tmp_path
+):
+    """Without twins the log-odds are brought to zero."""
+    made = ["heads", "-m", str(tiny_folder), "--data", "starter", "-c", "gender", "-L", "3"]
+    made += ["--dtype", "bfloat16", "--twins", "none", "--n-permutations", "99", "--quiet"]
+    assert run([*made, "--out", str(tmp_path / "run")]) == 0
+    chosen = ["--rank-by", "evidence", "--most", "1"]
+    status, _, error = call(tmp_path / "run", "--twins", "none", *chosen)
     assert status == 0, error
     found = PruneCurve.load(tmp_path / "out")
+    assert found.record.model.dtype == "bfloat16"
     assert found.record.quantity == "log_odds"
     assert "beta_test" not in found.curve
-
-
-def test_a_curve_is_reported_with_the_command_that_makes_it_again(call, tmp_path):
-    status, _, error = call("--rank-by", "evidence", "--most", "1", "--n-random", "19")
-    assert status == 0, error
     assert run(["report", str(tmp_path / "out"), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert page.count("<img") == 1
     assert "A ranking helps if its line is closer to 0" in page
     assert "--curve --rank-by evidence --most 1" in page
-
-
-def test_a_curve_reads_the_model_in_the_type_of_the_run(tiny_folder, tmp_path, capsys):
-    made = ["heads", "-m", str(tiny_folder), "--data", "starter", "-c", "gender", "-L", "3"]
-    made += ["--dtype", "bfloat16", "--twins", "none", "--n-permutations", "99", "--quiet"]
-    folder = tmp_path / "run"
-    assert run([*made, "--out", str(folder)]) == 0
-    text = tmp_path / "text.txt"
-    text.write_text("My sister came in and sang a song. " * 40)
-    curve = ["ablate", str(folder), "--curve", "--text", str(text), "--width", "32"]
-    status = run([*curve, "--windows", "2", "--twins", "none", "--most", "1"])
-    assert status == 0, capsys.readouterr().err
-    assert PruneCurve.load(folder / "ablate-curve").record.model.dtype == "bfloat16"

@@ -100,7 +100,7 @@ SHARED = {
         *("--n-permutations", "99"),
     ],
     "ablate": [
-        *("--top", "1", "--n-permutations", "99", "--limit", "3", "--batch-size", "8", "--pvf"),
+        *("--top", "1", "--n-permutations", "99", "--limit", "3", "--batch-size", "8"),
     ],
     "ablate --curve": [
         *("--rank-by", "effect,evidence", "--windows", "2", "--width", "32"),

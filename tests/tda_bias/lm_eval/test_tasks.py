@@ -119,27 +119,29 @@ def same_as_the_command(found: dict[str, float], scores, tolerance: float) -> No
 
 def test_beta_and_the_official_scores_are_those_of_stereoset(saved_lm, tmp_path):
     path = written(tmp_path)
-    first_items(path, 42)
+    first_items(path, 24)
     found = measured("stereoset_intersentence", saved_lm, data=path)
     triples = load_triples("starter")
     model = load_language_model(saved_lm, device="cpu")
-    scores = stereoset_scores(model, triples[::4], twins=make_twins(triples))
+    scores = stereoset_scores(model, triples[::7], twins=make_twins(triples))
     same_as_the_command(found, scores, 1e-4)
     has_twin = scores.items.dropna(subset=["beta_sum"])
     over_targets = cluster_mean(has_twin["beta_sum"].to_numpy(), has_twin["group"])
     assert found["beta_stderr"] == pytest.approx(over_targets.error, abs=1e-4)
 
 
-def test_triples_without_twins_count_in_the_official_score(saved_lm, tmp_path):
-    path = written(tmp_path, "--category", "gender")
-    first_items(path, 12)
-    lines = Path(path).read_text("utf-8").splitlines()
-    alone = tmp_path / "alone.jsonl"
-    alone.write_text("\n".join(line for line in lines if '"twin": false' in line), "utf-8")
-    found = measured("stereoset_intersentence", saved_lm, data=str(alone))
-    whole = measured("stereoset_intersentence", saved_lm, data=path)
-    assert found["ss"] == whole["ss"]
-    assert np.isnan(found["beta"])
+def test_triples_without_twins_count_in_the_official_score(tmp_path):
+    documents = tasks.stereoset_intersentence(written(tmp_path, "--category", "gender"))["test"]
+    rng = np.random.default_rng(0)
+    readings = [
+        tasks.read(doc, [(value, False) for value in rng.normal(size=len(doc["texts"]))])
+        for doc in documents
+    ]
+    alone = [reading for reading in readings if not reading["twin"]]
+    assert 0 < len(alone) < len(readings)
+    assert tasks.ss(alone) == tasks.ss(readings)
+    assert np.isfinite(tasks.beta(readings))
+    assert np.isnan(tasks.beta(alone))
 
 
 def sentence_file(folder, *items):
@@ -158,52 +160,30 @@ def sentence_file(folder, *items):
     return path
 
 
-def test_whole_sentences_score_as_behind_the_start_token(saved_lm, tmp_path):
-    path = sentence_file(
-        tmp_path,
-        ("nurse", "he", "she that", "wrote"),
-        ("cook", "man", "woman", "t"),
-        ("man", "she", "he", "felt she"),
-        ("woman", "cook", "he", "wrote"),
-    )
-    found = measured("stereoset_intrasentence", saved_lm, data=str(path))
-    scored = sentence_scores(
-        load_language_model(saved_lm, device="cpu"),
-        load_sentence_triples(path)[0],
-        start="bos",
-    )
-    row = scored.scores.query("scored == 'whole' and scoring == 'sum'").iloc[0]
-    for name in ("lms", "ss", "icat"):
-        assert found[name] == pytest.approx(row[name])
-    whole = scored.items.query("scored == 'whole'")
-    expected = (whole["log_prob_s"] - whole["log_prob_a"]).mean()
-    assert found["log_odds"] == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.real
-def test_beta_of_whole_sentences_is_that_of_their_twins(saved_lm, tmp_path):
+def test_whole_sentences_and_their_twins_score_as_behind_the_start_token(saved_lm, tmp_path):
     path = sentence_file(
         tmp_path,
         ("mother", "kind", "rude", "wood"),
-        ("father", "tall", "shy", "ice"),
+        ("father", "tall", "shy that", "ice"),
         ("sister", "quiet", "loud", "blue"),
-        ("nurse", "late", "rich", "x"),
+        ("nurse", "late", "rich that", "x"),
     )
     found = measured("stereoset_intrasentence", saved_lm, data=str(path))
-    sentences = load_sentence_triples(path)[0]
+    model, sentences = load_language_model(saved_lm, device="cpu"), load_sentence_triples(path)[0]
+    scored = sentence_scores(model, sentences, start="bos")
+    row = scored.scores.query("scored == 'whole' and scoring == 'sum'").iloc[0]
+    for name in ("lms", "ss", "icat"):
+        assert found[name] == pytest.approx(row[name])
     twins = sentence_twins(sentences)
     assert len(twins) == 3  # a nurse has no other gender in her name
-    items = sentence_items(
-        load_language_model(saved_lm, device="cpu"),
-        [*sentences, *twins.values()],
-        which=("whole",),
-        start="bos",
-    )
+    every = [*sentences, *twins.values()]
+    items = sentence_items(model, every, which=("whole",), start="bos")
     odds = (items["log_prob_s"] - items["log_prob_a"]).to_numpy()
+    assert found["log_odds"] == pytest.approx(odds[:4].mean(), abs=1e-4)
     assert found["beta"] == pytest.approx((odds[:3] - odds[4:]).mean(), abs=1e-4)
 
 
-@pytest.mark.parametrize("task", ["winobias", "winogender", "tdabias_pairs"])
+@pytest.mark.parametrize("task", ["winogender", "tdabias_pairs"])
 def test_pairs_score_as_behind_the_start_token(saved_lm, tmp_path, task):
     source, metadata = task, {}
     if task == "tdabias_pairs":

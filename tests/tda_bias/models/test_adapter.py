@@ -15,7 +15,7 @@ from tests.support.models import tiny_hf_model
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def adapter(tiny_folder, tmp_path_factory):
     """A LoRA adapter with weights that matter, saved by peft."""
     from peft import LoraConfig, get_peft_model

@@ -20,7 +20,7 @@ def test_an_architecture_that_keeps_its_heads_elsewhere_is_refused(tokenizer, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hooked_and_plain_models_have_their_heads_in_the_same_places(tokenizer, kind):
-    """The bridge names the output projection itself."""
+    """The bridge names the output projection itself; behind a norm heads write to no stream."""
     plain = LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
     hooked = bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name=kind)
     stack = "encoder_blocks" if kind in ("t5", "bart") else "blocks"
@@ -32,6 +32,9 @@ def test_hooked_and_plain_models_have_their_heads_in_the_same_places(tokenizer, 
         assert other.block is block
         assert other.projection is block.attn.o.original_component
         assert torch.equal(own.projection.weight, other.projection.weight)
+    for model in (plain, hooked):
+        to_the_stream = kind in ("gpt2", "gpt_neox", "llama", "opt", "bloom")
+        assert writes_to_the_stream(model, attention_layers(model)) == to_the_stream
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,12 +73,3 @@ def test_what_heads_write_adds_up_to_the_projection(tokenizer, kind):
 def test_projections_are_known_by_name(name, expected):
     part = attention_part(name)
     assert (part and (part.layer, part.part)) == expected
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_heads_behind_a_normalisation_do_not_write_to_the_stream(tokenizer, kind):
-    expected = kind in ("gpt2", "gpt_neox", "llama", "opt", "bloom")
-    plain = LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
-    hooked = bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name=kind)
-    for model in (plain, hooked):
-        assert writes_to_the_stream(model, attention_layers(model)) == expected

@@ -55,15 +55,16 @@ def with_code(folder, mark, *, kind, where="config.json"):
 # -- code --
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "unheard-of"])
-@pytest.mark.parametrize("where", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [("gpt2", "config.json"), ("unheard-of", "config.json"), ("gpt2", "tokenizer_config.json")],
+)
 def test_a_folder_that_names_code_is_refused_in_one_line(folder, tmp_path, kind, where):
     mark = tmp_path / "mark"
     with_code(folder, mark, kind=kind, where=where)
-    for load in (load_model, load_language_model):
-        with pytest.raises(InputError, match=rf"its {where} names Python code \(auto_map\)") as e:
-            load(str(folder), device="cpu")
-        assert "\n" not in str(e.value)
+    with pytest.raises(InputError, match=rf"its {where} names Python code \(auto_map\)") as e:
+        load_language_model(str(folder), device="cpu")
+    assert "\n" not in str(e.value)
     assert not mark.exists()
 
 
@@ -71,11 +72,9 @@ def test_code_is_refused_by_transformers_too_where_no_folder_is_looked_at(
     folder, tmp_path, monkeypatch
 ):
     """As for a name on the hub: every loader is told not to trust."""
-    from tda_bias.models import load
-
     mark = tmp_path / "mark"
     with_code(folder, mark, kind="unheard-of")
-    monkeypatch.setattr(load, "refuse_code_in_folder", lambda name: None)
+    monkeypatch.setattr("tda_bias.models.load._refuse_code_in_folder", lambda name: None)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(InputError, match="could not be loaded") as e:
         load_model(str(folder), device="cpu")
@@ -165,7 +164,7 @@ def saved(tokenizer, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "lacking"),
-    [("llama", ".layers.1."), ("gpt2", ".h.0.attn."), ("bert", ".layer.1."), ("t5", "encoder.bl")],
+    [("gpt2", ".h.0.attn."), ("bert", ".layer.1."), ("t5", "encoder.bl")],
 )
 def test_a_checkpoint_that_lacks_layers_is_named_and_refused(saved, kind, lacking):
     folder = saved(kind, [lacking])

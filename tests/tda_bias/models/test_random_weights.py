@@ -19,7 +19,7 @@ def test_an_untrained_twin_has_random_weights_and_leaves_the_model_alone(tokeniz
     assert twin.name == "m, random weights"
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_an_initialised_twin_can_be_hooked_and_leaves_the_model_alone(tiny, kind):
     model = tiny(kind)
     before, state = model.weight_hash(), torch.random.get_rng_state()
@@ -31,10 +31,8 @@ def test_an_initialised_twin_can_be_hooked_and_leaves_the_model_alone(tiny, kind
     assert twin.pattern_hooks == model.pattern_hooks
     assert twin.tokenizer is model.tokenizer
     assert twin.name == f"tiny-{kind}, random weights"
-
-
-def test_weights_are_drawn_as_the_architecture_begins(tiny):
-    twin = initialised(tiny("gpt2"))
+    if kind == "t5":
+        return
     weights = twin.hf_model.transformer.wpe.weight.detach()
     assert float(weights.std()) == pytest.approx(twin.hf_model.config.initializer_range, rel=0.1)
     assert torch.all(twin.hf_model.transformer.ln_f.weight == 1)
