@@ -63,7 +63,7 @@ def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(
     assert set(without.table["reason"]) == {"no unrelated texts"}
 
 
-def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_folder):
+def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_folder, capsys):
     path = write_lines(tmp_path, *LINES)
     status, printed, error = call("--pairs", path, "--top", "3")
     assert status == 0, error
@@ -79,12 +79,7 @@ def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_f
     np.testing.assert_allclose(found.top(8)["z"], expected.top(8)["z"])
     assert run(["show", str(tmp_path / "out")]) == 0
     assert run(["figures", str(tmp_path / "out"), "--out", str(tmp_path / "figures")]) == 0
-
-
-def test_what_a_model_says_needs_triples(call, tmp_path, capsys):
-    status, _, error = call("--pairs", write_lines(tmp_path, *LINES))
-    assert status == 0, error
-    for form in ([], ["--curve"]):
+    for form in ([], ["--curve"]):  # what a model says needs triples
         assert run(["ablate", str(tmp_path / "out"), *form]) == 2
         assert "the run compared pairs" in capsys.readouterr().err
 
