@@ -1,10 +1,10 @@
 """Tests that heads which stand out on some targets stand out on others.
 
-Targets are split in two halves. The heads that rank first on one half are tested on the other, and
-the other way round; over many splits. How often they replicate is compared with the same procedure
-on maps whose labels were exchanged: choosing and testing are both in the chance line. By location
-it is compared with as many random heads: where every target moves heads in a direction of its own,
-any head replicates.
+The heads that rank first on one half of the targets are tested on the other half, and the other way
+round; over many splits. How often they replicate is compared with the same procedure on maps whose
+labels were exchanged: choosing and testing are both in the chance line. By location it is compared
+with as many random heads: where every target moves heads in a direction of its own, any head
+replicates.
 """
 
 from __future__ import annotations
@@ -60,19 +60,18 @@ def saved_groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult
     )
     cache = Cache(folder / "groups", identity)
     for group in run.record.groups:
-        if group.category != category:
-            continue
-
-        def missing(group: str = group.group) -> NoReturn:
-            raise InputError(
-                f"{folder / 'groups'} lacks the group {group!r}; the same `tdabias heads` command "
-                "makes it again"
-            )
-
-        name = f"{category}/{group.group}"
-        part = Part(name, 1.0, partial(getattr, group, "depends_on"), missing)
-        groups.append(GroupResult.from_arrays(category, group.group, cache.get(part)))
+        if group.category == category:
+            missing = partial(_refuse_missing, folder / "groups", group.group)
+            name, depends_on = f"{category}/{group.group}", partial(getattr, group, "depends_on")
+            arrays = cache.get(Part(name, 1.0, depends_on, missing))
+            groups.append(GroupResult.from_arrays(category, group.group, arrays))
     return groups
+
+
+def _refuse_missing(folder: Path, group: str) -> NoReturn:
+    raise InputError(
+        f"{folder} lacks the group {group!r}; the same `tdabias heads` command makes it again"
+    )
 
 
 @dataclass(frozen=True)
@@ -268,13 +267,6 @@ def confirmed_on(
 ) -> pd.DataFrame:
     """The heads that rank first in a run, tested in a run on other targets.
 
-    Args:
-        run: Where heads are chosen.
-        other: Where they are tested: the same model, and no target in common.
-        category: The category of both, where they have several.
-        by: Which ranking.
-        top: Heads to test.
-
     Returns:
         Columns ``layer head z z_other p_other p_holm``; Holm's p is for the heads tested together.
 
@@ -296,11 +288,7 @@ def confirmed_on(
 
 
 def refuse_shared_targets(run: HeadBias, category: str, data: str) -> None:
-    """Make sure that other data has no target of a run.
-
-    Raises:
-        InputError: naming some that it has.
-    """
+    """Raise an ``InputError`` if other data has a target of a run."""
     there = (triple.group for triple in load_triples(data, category=category))
     _refuse_shared(run, there, f"`data` {data}")
 
@@ -353,12 +341,7 @@ def confirmation_finding(result: Confirmation) -> Finding:
 
 
 def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
-    """The heads of ``confirmed_on`` in words.
-
-    Args:
-        table: As ``confirmed_on`` gives it.
-        data: Name of the other data.
-    """
+    """The heads of ``confirmed_on`` in words."""
     needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
     return Finding(
         result=[
