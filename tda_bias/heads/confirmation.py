@@ -60,18 +60,19 @@ def saved_groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult
     )
     cache = Cache(folder / "groups", identity)
     for group in run.record.groups:
-        if group.category == category:
-            missing = partial(_refuse_missing, folder / "groups", group.group)
-            name, depends_on = f"{category}/{group.group}", partial(getattr, group, "depends_on")
-            arrays = cache.get(Part(name, 1.0, depends_on, missing))
-            groups.append(GroupResult.from_arrays(category, group.group, arrays))
+        if group.category != category:
+            continue
+
+        def missing(group: str = group.group) -> NoReturn:
+            raise InputError(
+                f"{folder / 'groups'} lacks the group {group!r}; the same `tdabias heads` command "
+                "makes it again"
+            )
+
+        name = f"{category}/{group.group}"
+        part = Part(name, 1.0, partial(getattr, group, "depends_on"), missing)
+        groups.append(GroupResult.from_arrays(category, group.group, cache.get(part)))
     return groups
-
-
-def _refuse_missing(folder: Path, group: str) -> NoReturn:
-    raise InputError(
-        f"{folder} lacks the group {group!r}; the same `tdabias heads` command makes it again"
-    )
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,11 @@ def test_all_categories_are_run_at_once_and_json_is_printed_for_other_programs(
 
 
 def test_the_default_folder_is_named_after_model_and_category(tmp_path):
-    folders = [
-        HeadsSettings(model=str(tmp_path / place / "tiny-gpt2"), category="gender").folder
-        for place in ("here", "elsewhere")
-    ]
+    folders = []
+    for place in ("here", "elsewhere"):
+        model = tmp_path / place / "tiny-gpt2"
+        model.mkdir(parents=True)
+        folders.append(HeadsSettings(model=str(model), category="gender").folder)
     assert all(re.fullmatch(r"runs/tiny-gpt2-.{6}/gender", str(folder)) for folder in folders)
     assert folders[0] != folders[1]
 

@@ -18,7 +18,6 @@ from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.plots.heads import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
@@ -108,8 +107,8 @@ def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
     for call in (heads_run.top, heads_run.survivors, heads_run.category_map):
         with pytest.raises(InputError, match="`by` must be one of evidence, .* got 'foo'"):
             call(category="gender", by="foo")
-    with pytest.raises(InputError, match="`by` must be one of evidence"):
-        plot_heatmap(heads_run, category="gender", by="foo")
+        with pytest.raises(InputError, match="`category` must be one of gender, .* got 'age'"):
+            call(category="age")
 
 
 def test_the_package_lists_its_public_names_and_its_version():
