@@ -16,7 +16,6 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.result import DebiasRun
-from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
@@ -93,11 +92,6 @@ def test_a_bar_follows_what_is_done(capsys):
         progress(3, 10)
         progress(10, 10)
     assert "10/10" in capsys.readouterr().err
-
-
-def test_a_loaded_result_shows_itself_too(heads_run, tmp_path):
-    heads_run.save(tmp_path)
-    assert HeadBias.load(tmp_path)._repr_html_() == heads_run._repr_html_()
 
 
 def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):

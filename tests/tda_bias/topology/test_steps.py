@@ -60,10 +60,3 @@ def test_smoothing_never_lengthens_and_keeps_equal_sizes_exact(first, second):
     assert smoothed <= exact + 1e-12
     if len(first) == len(second):
         np.testing.assert_allclose(smoothed, exact, rtol=1e-9, atol=1e-12)
-
-
-def test_a_small_example_can_be_checked_by_hand():
-    """On four steps, the borders at thirds cut the second and the third step."""
-    np.testing.assert_allclose(
-        step_function(np.array([1.0, 2.0, 4.0]), 4), [1.0, 5 / 3, 8 / 3, 4.0]
-    )
