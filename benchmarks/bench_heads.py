@@ -1,10 +1,10 @@
 """The cost of ``head_bias`` against the forward pass that nobody can avoid.
 
 Processes of their own, each with the same model and texts, run in turn: (a) the bare Hugging Face
-eager forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end; (c) as
-(b) without running shared prefixes once. Once over the triples alone and once with the twins'
-stereotype and anti-stereotype texts beside them. Each is run several times; medians count. Then all
-of it again beside a program that multiplies matrices on all cores.
+eager forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end. Once
+over the triples alone and once with the twins' stereotype and anti-stereotype texts beside them.
+Each is run several times; medians count. Then all of it again beside a program that multiplies
+matrices on all cores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import time
 from typing import Any
 
 from benchmarks.load import MACHINES
-from tda_bias.config import HeadBiasConfig
 
 RUNS = 3
 BATCH = 32
@@ -64,10 +63,9 @@ def child(which: str) -> dict[str, Any]:
             runs.append(time.perf_counter() - start)
     else:
         model = bridge_model(hf_model, tokenizer, name="smollm2-135m")
-        config = HeadBiasConfig(share_prefix="auto" if which == "shared" else "never")
         for _ in range(RUNS):
             start = time.perf_counter()
-            result = head_bias(model, triples, twins=twins, config=config)
+            result = head_bias(model, triples, twins=twins)
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -86,21 +84,19 @@ def measure(which: str) -> dict[str, Any]:
 
 NAMES = {
     "forward": "(a) bare eager forward, batch 32, sorted by length",
-    "shared": "(b) `head_bias` end to end",
-    "plain": "(c) the same with `share_prefix: never`",
+    "heads": "(b) `head_bias` end to end",
 }
 
 
 def table(machine: str, *, twins: bool = False) -> None:
     """Print the measurements on an idle or a busy machine."""
-    ways = ("forward", "shared") if twins else ("forward", "shared", "plain")
-    measured = {way: measure(f"{way}+twins" if twins else way) for way in ways}
+    measured = {way: measure(f"{way}+twins" if twins else way) for way in NAMES}
     bare = statistics.median(measured["forward"]["runs"])
     texts = f"{measured['forward']['triples']} triples" + (" and their twins" if twins else "")
     print(f"SmolLM2-135M, {texts}, median of {RUNS} runs, {machine}\n")
     print("| what | seconds (min to max) | ratio to (a) | peak memory, MB |")
     print("|---|---|---|---|")
-    for way in ways:
+    for way in NAMES:
         runs = measured[way]["runs"]
         median = statistics.median(runs)
         print(
@@ -108,7 +104,7 @@ def table(machine: str, *, twins: bool = False) -> None:
             f"| {median / bare:.2f} | {measured[way]['peak_mb']:.0f} |"
         )
     for stage in ("forward", "topology", "statistic", "inference"):
-        median = statistics.median(run[stage] for run in measured["shared"]["stages"])
+        median = statistics.median(run[stage] for run in measured["heads"]["stages"])
         print(f"| of (b): {stage} | {median:.2f} | {median / bare:.3f} | |")
     print()
 

@@ -35,9 +35,6 @@ def sampler_of(model: LoadedModel, n_texts: int, n_tokens: int) -> GroupSampler:
         np.full(n_texts, n_tokens),
         n_layers=len(model.pattern_hooks),
         attention=model.attention,
-        combine="max",
-        backend="mst",
-        distance="steps",
     )
 
 

@@ -161,11 +161,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
 
 
 def _twins(settings: ConfirmSettings, run: HeadBias) -> str:
-    """The twins of other data: those asked for, else as the run made its own.
-
-    Raises:
-        InputError: if the run read its own from a file.
-    """
+    """The twins of other data: those asked for, else as the run made its own."""
     twins = settings.twins or str(run.record.settings.get("twins", "auto"))
     if settings.twins is None and twins not in ("auto", "none"):
         raise InputError(

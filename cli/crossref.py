@@ -12,15 +12,7 @@ from tda_bias.runs.text import counted
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .options import Positional, command
-from .output import (
-    Columns,
-    Output,
-    head_name,
-    interval_of,
-    report_of,
-    rows_table,
-    uncut_table,
-)
+from .output import Columns, Output, head_name, interval_of, report_of, rows_table, uncut_table
 from .settings import RunSettings, SeedOption, folder_name, refuse_options
 from .work import held
 
@@ -78,11 +70,7 @@ class CrossrefSettings(SeedOption, RunSettings):
 
     @property
     def said(self) -> Path:
-        """The run that says what the model says.
-
-        Raises:
-            InputError: if it is not given.
-        """
+        """The run that says what the model says; an ``InputError`` if it is not given."""
         if self.behaviour is None:
             raise InputError(
                 "give the folder that `tdabias pvf` or `tdabias unqover` wrote after that of the "

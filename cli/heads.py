@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from tda_bias.heads.finding import PlaceboContrast
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LoadedModel
+
 # Folders inside a run: of the same with random weights, and of placebo twins.
 UNTRAINED = "untrained"
 PLACEBO = "placebo-{}"
 # Settings that change a number of a run.
 NUMBERS = {"category", "pairs", "group", "limit", "twins"} | (
-    set(HeadBiasConfig.model_fields) - {"batch_size", "share_prefix"}
+    set(HeadBiasConfig.model_fields) - {"batch_size"}
 )
 
 
@@ -111,11 +112,7 @@ def heads(settings: HeadsSettings) -> None:
 
 
 def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
-    """Load the texts and the model, run, and save with where everything came from.
-
-    Args:
-        settings: What was asked for.
-        shared: Whether processes that a launcher started share the groups.
+    """Load the texts and the model, run, and save; processes of a launcher may share the groups.
 
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
@@ -197,11 +194,7 @@ def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataR
 
 
 def dry_run(settings: HeadsSettings) -> Output:
-    """Counts of triples, twins, texts and tokens per group, from the model's tokenizer.
-
-    Raises:
-        InputError: as ``compute``, before the model is run.
-    """
+    """Counts of triples, twins, texts and tokens per group, from the model's tokenizer."""
     from tda_bias.heads.texts import text_counts, tokenized_groups
 
     triples, twins, _ = texts_of(settings)

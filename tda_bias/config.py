@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.types import (
@@ -11,9 +9,6 @@ from tda_bias.types import (
     MAX_RESAMPLES,
     MAX_SEED,
     Adjust,
-    Backend,
-    Combine,
-    Distance,
     Edges,
     PValue,
     RankBy,
@@ -37,21 +32,10 @@ class HeadBiasConfig(BaseModel):
         le=MAX_RESAMPLES,
         description="permutations (flips within contexts, or relabellings) of every test",
     )
-    distance: Distance = Field(
-        "steps", description="distance between sorted sets: smoothed step functions, or exact"
-    )
-    backend: Backend = Field(
-        "mst",
-        description="spanning tree (compiled on the CPU, torch on accelerators), torch "
-        "everywhere, or the GUDHI reference",
-    )
     edges: Edges = Field(
         "attention",
         description="weight of an edge: the attention, or the norm of what the head writes from "
         "that token (attention times the norm of its value through the output matrix)",
-    )
-    combine: Combine = Field(
-        "max", description="how the two directions of bidirectional attention are combined"
     )
     adjust: Adjust = Field(
         "none",
@@ -63,8 +47,5 @@ class HeadBiasConfig(BaseModel):
         description="the map that ranks heads: evidence (z of the dispersion test, "
         "with twins where there are any), location (z of the location test), or a published map, "
         "which ranks heads by their noise",
-    )
-    share_prefix: Literal["auto", "never"] = Field(
-        "auto", description="run the tokens that a triple's texts share once, where that is exact"
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

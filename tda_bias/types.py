@@ -13,11 +13,8 @@ Role = Literal["stereotype", "anti-stereotype", "unrelated"]
 ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
 
 Attention = Literal["causal", "bidirectional"]
-Combine = Literal["max", "mean"]
 Edges = Literal["attention", "output"]
-Backend = Literal["mst", "torch", "gudhi"]
 Ablation = Literal["mean", "zero"]
-Distance = Literal["steps", "exact"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]

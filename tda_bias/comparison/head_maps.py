@@ -25,7 +25,7 @@ from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 # Settings of a run without which two maps are different quantities.
-_SAME = ("distance", "edges", "combine", "adjust")
+_SAME = ("edges", "adjust")
 
 
 class TwoRunsRecord(RunRecord):

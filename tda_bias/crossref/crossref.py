@@ -48,12 +48,9 @@ _KEY = ["category", "target"]
 
 
 class CrossrefRecord(RunRecord):
-    """Everything needed to repeat a cross-reference.
+    """Everything needed to repeat a cross-reference, and how many heads have p < .05 by chance.
 
-    Attributes:
-        heads: Folder of the run, as it was given; so are ``behaviour`` and ``stereoset``.
-        by: Which combined value of a head is T.
-        shuffled_heads: By quantity, how many heads have p < .05 where heads mean nothing.
+    ``shuffled_heads`` is by quantity the second result of ``head_map``.
     """
 
     command: str = "crossref"
@@ -187,7 +184,7 @@ def cross_reference(
 def head_vectors(combined: pd.DataFrame, column: str) -> pd.DataFrame:
     """The combined value T of every (layer, head), the columns, for every (category, target).
 
-    T is ``column``. Undefined values are 0: such a head has nothing to compare.
+    Undefined values are 0: such a head has nothing to compare.
     """
     wide = combined.pivot(index=["category", "group"], columns=["layer", "head"], values=column)
     wide = wide.sort_index().sort_index(axis=1)
@@ -195,10 +192,7 @@ def head_vectors(combined: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def head_summaries(table: pd.DataFrame, vectors: pd.DataFrame) -> pd.DataFrame:
-    """Summaries of a target's heads.
-
-    ``table`` has rows per target, layer, head and dimension, with ``q_bh``; ``vectors`` are those
-    of ``head_vectors``.
+    """Summaries of a target's heads, from ``HeadBias.table`` and ``head_vectors``.
 
     Returns:
         Columns ``category target n_items mean_T mean_abs_T max_abs_T sd_T n_sig_heads top_share
@@ -263,14 +257,10 @@ def _names(target: str) -> list[str]:
 
 
 def joined(heads: pd.DataFrame, behaviour: pd.DataFrame) -> pd.DataFrame:
-    """One row per target that both tables have.
-
-    ``heads`` has the columns ``category target``, ``behaviour`` a row per word with the column
-    ``x`` and numbers.
+    """One row per target of ``heads`` that is a word ``x`` of ``behaviour``.
 
     Returns:
-        The columns of ``heads``, then ``match_type matched`` and every number of ``behaviour`` for
-        the matched word.
+        The columns of ``heads``, then ``match_type matched`` and every number of ``behaviour``.
 
     Raises:
         InputError: on fewer than 4 common targets.
@@ -291,10 +281,9 @@ def joined(heads: pd.DataFrame, behaviour: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_frequency(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the logarithmic frequency of its targets in English, where that is known.
+    """The table with ``zipf`` of its targets: log10 of occurrences in a billion English words.
 
-    Column ``zipf``: log10 of occurrences in a billion words, from the package wordfreq (the extra
-    ``frequency``); without the package the table is returned as it is.
+    From the package wordfreq (the extra ``frequency``), without which nothing is added.
     """
     try:
         from wordfreq import zipf_frequency
@@ -319,9 +308,9 @@ def match_counts(table: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class WordScores:
-    """The table ``by_x`` that a run of ``tdabias pvf`` or ``unqover`` leaves.
+    """The table that a run of ``tdabias pvf`` or ``unqover`` leaves, a row for each word ``x``.
 
-    It has one row per word: ``x r r_p r_v``, the signed means ``s_CLASS``, and more.
+    Its columns are ``x r r_p r_v``, the signed means ``s_CLASS``, and more.
     """
 
     by_x: pd.DataFrame
@@ -329,11 +318,7 @@ class WordScores:
 
     @classmethod
     def load(cls, folder: str | Path) -> WordScores:
-        """Read a finished run.
-
-        Raises:
-            InputError: if the folder holds none, or one without that table.
-        """
+        """Read a finished run; an ``InputError`` if there is none, or one without that table."""
         run = open_run(folder, "pvf", "unqover")
         if not run.has(_BY_X):
             way_out = f"`tdabias pvf risk {folder}` makes it"

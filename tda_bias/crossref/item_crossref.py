@@ -1,13 +1,9 @@
 """Item by item: do heads treat an item's two texts as differently as the model rates them?
 
-Over all items of a category, the difference of every head between the stereotype and the
-anti-stereotype text against the model's preference for the former. As published both hold the
-wording of the item, and texts of other lengths have other topologies and other probabilities; so
-the same is reported without what token counts explain, and with twins on both sides, where
-wording and length cancel.
-
-Items of a target resemble each other: permutations exchange items of the same target only. n is
-the number of items, 242 to 976 in StereoSet, not the 3 to 38 of targets.
+Both the difference of a head and the model's preference hold the wording and the length of an item;
+so the same is reported without what token counts explain, and with twins on both sides, where
+wording and length cancel. Items of a target resemble each other: permutations exchange items of the
+same target only. n is the number of items, 242 to 976 in StereoSet, not the 3 to 38 of targets.
 """
 
 from __future__ import annotations
@@ -46,10 +42,7 @@ _FEWEST_ITEMS = 10
 class ItemCrossrefRecord(RunRecord):
     """Everything needed to repeat it.
 
-    Attributes:
-        heads: Folder of the run, as it was given; so is ``stereoset``.
-        scoring: Whether log-probabilities were added up or averaged over tokens.
-        left_out: By category, items of the heads that the other run does not have.
+    ``left_out`` is by category the number of items that the other run does not have.
     """
 
     command: str = COMMAND

@@ -153,9 +153,8 @@ def correlations(
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Every quantity against every head summary, over targets.
+    """Every quantity against every head summary, over targets, permuted within categories.
 
-    The table is that of ``crossref.joined``; summaries are permuted over targets within categories.
     ``partial`` is without the ranks of the covariates that the table has, and undefined where there
     are too few targets for them.
 
@@ -193,10 +192,9 @@ def head_map(
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Test which heads' |T| goes with a quantity over targets.
+    """Test which heads' |T| (``crossref.head_vectors``) goes with a quantity of the same targets.
 
-    ``vectors`` are those of ``crossref.head_vectors``; the quantity is in the same order of
-    targets. Permutations are within categories and shared by all heads.
+    Permutations are within categories and shared by all heads.
 
     Returns:
         One row per head: ``layer head rho p p_max q``, where rho is Spearman's and p_max is

@@ -1,10 +1,10 @@
 """Tests that heads which stand out on some targets stand out on others.
 
-Targets are split in two halves. The heads that rank first on one half are tested on the other, and
-the other way round; over many splits. How often they replicate is compared with the same procedure
-on maps whose labels were exchanged: choosing and testing are both in the chance line. By location
-it is compared with as many random heads: where every target moves heads in a direction of its own,
-any head replicates.
+The heads that rank first on one half of the targets are tested on the other half, and the other way
+round; over many splits. How often they replicate is compared with the same procedure on maps whose
+labels were exchanged: choosing and testing are both in the chance line. By location it is compared
+with as many random heads: where every target moves heads in a direction of its own, any head
+replicates.
 """
 
 from __future__ import annotations
@@ -268,13 +268,6 @@ def confirmed_on(
 ) -> pd.DataFrame:
     """The heads that rank first in a run, tested in a run on other targets.
 
-    Args:
-        run: Where heads are chosen.
-        other: Where they are tested: the same model, and no target in common.
-        category: The category of both, where they have several.
-        by: Which ranking.
-        top: Heads to test.
-
     Returns:
         Columns ``layer head z z_other p_other p_holm``; Holm's p is for the heads tested together.
 
@@ -296,11 +289,7 @@ def confirmed_on(
 
 
 def refuse_shared_targets(run: HeadBias, category: str, data: str) -> None:
-    """Make sure that other data has no target of a run.
-
-    Raises:
-        InputError: naming some that it has.
-    """
+    """Raise an ``InputError`` if other data has a target of a run."""
     there = (triple.group for triple in load_triples(data, category=category))
     _refuse_shared(run, there, f"`data` {data}")
 
@@ -353,12 +342,7 @@ def confirmation_finding(result: Confirmation) -> Finding:
 
 
 def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
-    """The heads of ``confirmed_on`` in words.
-
-    Args:
-        table: As ``confirmed_on`` gives it.
-        data: Name of the other data.
-    """
+    """The heads of ``confirmed_on`` in words."""
     needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
     return Finding(
         result=[

@@ -27,11 +27,8 @@ def heads_finding(
 ) -> Finding:
     """The finding of a category: heads after correction, controls, power.
 
-    Args:
-        result: The run.
-        category: One of its categories.
-        untrained: The same run with random weights.
-        placebos: The tests with placebo twins, by placebo; see ``placebo_contrast``.
+    ``untrained`` is the same run with random weights, ``placebos`` are the tests with placebo
+    twins, by placebo; see ``placebo_contrast``.
     """
     c = _controls(result, category)
     if c.twins is None:
@@ -241,17 +238,10 @@ _VALUE, _P = "location_twin", "p_location_twin"
 class PlaceboContrast(TypedDict):
     """The location test with twins and with placebo twins, in the groups that have both.
 
-    Attributes:
-        groups: Groups.
-        triples: Triples with a placebo.
-        tests: Tests of a group, head and dimension that both runs have.
-        twin_p05: Of these, tests with p < .05 with twins.
-        placebo_p05: The same with placebo twins.
-        both_p05: Tests with p < .05 in both.
-        map_correlation: Spearman over heads of the means over groups and dimensions.
-        placebo_survivors: Heads that survive correction with placebo twins, over all groups.
-        difference_left: Share of the squared difference that is left with placebo twins: what
-            another wording or role changes.
+    ``tests`` are those of a group, head and dimension that both runs have, ``..._p05`` those with
+    p < .05; ``map_correlation`` is Spearman's over heads of the means over groups and dimensions.
+    Placebo twins leave ``difference_left`` of the squared difference: what another wording or role
+    changes.
     """
 
     groups: int
@@ -268,13 +258,7 @@ class PlaceboContrast(TypedDict):
 def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> PlaceboContrast | None:
     """Compare a run with twins with a run of placebo twins on some of its triples.
 
-    Args:
-        run: With twins.
-        placebo: The same model and settings, with placebo twins in the place of twins.
-        category: A category of the run.
-
-    Returns:
-        None if the placebo run is of another model, or one of them has no twins of the category.
+    None if the placebo run is of another model, or one of them has no twins of the category.
     """
     models = [each.record.model.weights for each in (run, placebo)]
     if models[0] != models[1] or category not in placebo.categories:

@@ -28,32 +28,28 @@ from tda_bias.heads.group_statistic import (
 )
 from tda_bias.stats.resampling import spearman
 from tda_bias.topology.persistence import births_deaths
+from tda_bias.topology.steps import step_columns
 from tda_bias.types import Attention
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig
-    from tda_bias.topology.steps import StepGrid
 
 N_SPLITS = 100
 
 
 @dataclass(frozen=True)
 class GroupResult:
-    """Axes in this order: dimension, layer, head.
+    """The numbers of a group, with the axes (dimension, layer, head).
 
     Attributes:
-        category: The group's category.
-        group: The group.
-        n_tokens: ``(context, role)`` tokens of the triples' texts, in the order of ``ROLES``.
-        n_steps: ``(dim,)`` length of the step functions.
-        statistic: The statistic, adjusted if asked for, with axes (dim, layer, head).
-        contrast: Location and twin contrasts, with the same axes.
-        versions: The triples and their twins.
-        item_sums: ``(version, dim, layer, head)`` the sum of births (or deaths) of the stereotype
-            text minus that of the anti-stereotype text, attention-weight units.
-        length_statistic: ``(dim,)`` S of uniform attention at the same lengths.
+        n_tokens: Tokens of the triples' texts, in the order of ``ROLES``.
+        n_steps: Length of the step functions.
+        statistic: Adjusted for length if asked for.
+        item_sums: The sum of births (or deaths) of the stereotype text minus that of the
+            anti-stereotype text, attention-weight units.
+        length_statistic: S of uniform attention at the same lengths.
         halves: ``relative`` and each statistic of ``split_half_contrast``, of random halves of the
-            contexts: ``(split, half, dim, layer, head)``.
+            contexts.
         provenance: When and how the patterns were taken, for the run record.
     """
 
@@ -80,9 +76,8 @@ class GroupResult:
     ) -> GroupResult:
         """From plain arrays by name, as a finished group is saved.
 
-        They are called as the attributes are; those of ``statistic``, ``contrast`` and ``halves``
-        have these names and a dot in front, ``versions`` are the context of each, ``provenance`` is
-        JSON.
+        The parts of ``statistic``, ``contrast`` and ``halves`` have these names and a dot in front,
+        ``versions`` are the context of each, ``provenance`` is JSON.
         """
         return cls(
             category=category,
@@ -111,8 +106,8 @@ def part_identity(
     config: HeadBiasConfig, *, model: str, weights: str, dtype: str
 ) -> dict[str, Any]:
     """Settings that a saved group depends on; tests and rankings are made from it afterwards."""
-    settings = {"distance", "backend", "edges", "combine", "adjust", "seed"}
-    about = {"format": 3, "model": model, "weights": weights, "dtype": dtype}
+    settings = {"edges", "adjust", "seed"}
+    about = {"format": 4, "model": model, "weights": weights, "dtype": dtype}
     return {**about, **config.model_dump(include=settings)}
 
 
@@ -129,16 +124,9 @@ def layer_numbers(
 ) -> dict[str, np.ndarray]:
     """All numbers of some layers and one dimension, named as in ``GroupResult.from_arrays``.
 
-    Args:
-        gram: Inner products of the texts' step functions, as from ``gram_matrices``.
-        sums: Sums of the texts' births, or deaths.
-        layout: Which text is which.
-        member: From ``random_halves``.
-        lengths: Tokens of the stereotype and the anti-stereotype texts, where a linear effect of
-            length is to be taken out.
-
-    Returns:
-        Arrays whose last axis is the row: layer, head.
+    ``gram`` and ``sums`` are those of ``gram_matrices``, ``member`` of ``random_halves``;
+    ``lengths`` are tokens of the stereotype and the anti-stereotype texts, where a linear effect of
+    length is to be taken out. The last axis of the arrays is the row: layer, head.
     """
     products = version_products(gram, layout)
     statistic = statistic_from_gram(gram, layout)
@@ -159,42 +147,39 @@ def joined_layers(
 ) -> dict[str, np.ndarray]:
     """The numbers of all layers and both dimensions with the axes ``(..., dim, layer, head)``.
 
-    Args:
-        parts: For some layers after the other, the ``layer_numbers`` of each dimension.
-        n_layers: Layers of all parts together.
+    ``parts`` are, some layers after the other, the ``layer_numbers`` of each dimension.
     """
     # Of texts that are all the same the rank is 0; a row of zeros stands for it.
     rank = max(1, *(numbers["contrast.factor"].shape[1] for dims in parts for numbers in dims))
     arrays = {}
     for name in parts[0][0]:
         of_name = [[numbers[name] for numbers in dims] for dims in parts]
-        if name == "contrast.factor":  # in single precision: its tolerance is far above
-            of_name = [
-                [
-                    np.pad(f.astype(np.float32), ((0, 0), (0, rank - f.shape[1]), (0, 0)))
-                    for f in dims
-                ]
-                for dims in of_name
-            ]
+        if name == "contrast.factor":
+            of_name = [[_of_rank(values, rank) for values in dims] for dims in of_name]
         joined = [np.concatenate(layers, axis=-1) for layers in zip(*of_name, strict=True)]
         stacked = np.stack(joined, axis=-2)
         arrays[name] = stacked.reshape(*stacked.shape[:-1], n_layers, -1)
     return arrays
 
 
+def _of_rank(factor: np.ndarray, rank: int) -> np.ndarray:
+    """A factor with zeros, in single precision: its tolerance is far above."""
+    return np.pad(factor.astype(np.float32), ((0, 0), (0, rank - factor.shape[1]), (0, 0)))
+
+
 def length_statistic(
-    grids: Sequence[StepGrid], n_tokens: Int[np.ndarray, "context role"], attention: Attention
+    n_steps: Sequence[int], n_tokens: Int[np.ndarray, "context role"], attention: Attention
 ) -> Float[np.ndarray, " dim"]:
     """S if every head spread its attention evenly: what lengths alone produce.
 
     NaN where the unrelated texts are all of one length, or there are none.
     """
-    values = np.full(len(grids), np.nan)
-    for dim, grid in enumerate(grids if n_tokens.shape[1] > 2 else ()):
+    values = np.full(len(n_steps), np.nan)
+    for dim, steps in enumerate(n_steps if n_tokens.shape[1] > 2 else ()):
         rows = {}
         for n in np.unique(n_tokens).tolist():
             sets = torch.from_numpy(uniform_sets(n, attention)[dim])
-            rows[n] = grid.columns(sets, 0, grid.n_steps)
+            rows[n] = step_columns(sets, steps, 0, steps)
         roles = [torch.stack([rows[n] for n in column]) for column in n_tokens.T.tolist()]
         values[dim] = group_statistic(*roles).S
     return values
@@ -220,9 +205,8 @@ def uniform_sets(n_tokens: int, attention: Attention) -> tuple[np.ndarray, np.nd
 def adjust_for_length(stat: GroupStatistic, n_tokens: Int[np.ndarray, "n 2"]) -> GroupStatistic:
     """The statistic with a linear effect of the token count taken out of the squared distances.
 
-    q is replaced by its residual from a least-squares line on the number of tokens of the
-    stereotype and anti-stereotype texts, both clusters pooled, plus the pooled mean; the
-    denominators of S and ``relative`` are left as they are.
+    q is replaced by its residual from a least-squares line on the number of tokens, both clusters
+    pooled, plus the pooled mean; the denominators of S and ``relative`` stay.
     """
     q = np.concatenate([stat.q_stereotype, stat.q_anti])
     length = n_tokens.T.reshape(-1).astype(float)
@@ -251,10 +235,7 @@ def _length_effect(q: np.ndarray, length: np.ndarray) -> np.ndarray:
 def random_halves(
     n: int, n_splits: int, rng: np.random.Generator
 ) -> Bool[np.ndarray, "split half n"]:
-    """Random pairs of disjoint halves of n contexts: who belongs to which.
-
-    Each half holds ``n // 2`` contexts; one context of an odd number is left out.
-    """
+    """Random pairs of disjoint halves, ``n // 2`` contexts each: who belongs to which."""
     order = rng.permuted(np.tile(np.arange(n), (n_splits, 1)), axis=1)
     member = np.zeros((n_splits, 2, n), dtype=bool)
     for half in range(2):
@@ -271,9 +252,8 @@ def split_half_relative(
 ) -> Float[np.ndarray, "split half head"]:
     """The ``relative`` statistic of each half of the contexts, about the half's own midpoint.
 
-    Squared distances to a midpoint are bilinear in the inner products of the step functions, so
-    every half costs a few sums of them. Given ``n_tokens``, as in ``adjust_for_length``, each half
-    is adjusted on its own.
+    Squared distances to a midpoint are bilinear in the inner products, so every half costs a few
+    sums of them. Given ``n_tokens``, each half is adjusted for length on its own.
     """
     n, s, a = layout.n, layout.stereotype, layout.anti
     products = torch.from_numpy(
@@ -298,12 +278,10 @@ def split_half_relative(
 def split_half_contrast(
     products: VersionProducts, versions: Versions, member: Bool[np.ndarray, "split half n"]
 ) -> dict[str, Float[np.ndarray, "split half head"]]:
-    """Location of each half of the contexts, and the contrasts with twins where there are any.
+    """Location of each half of the contexts, and with twins ``location_twin, relative_twin``.
 
-    Returns:
-        ``location``, and with twins ``location_twin`` and ``relative_twin``, into which contexts
-        without a twin do not enter; NaN where a half has nothing that differs. The centre of
-        ``relative_twin`` is that of the whole group.
+    Contexts without a twin do not enter the last two, whose centre is that of the whole group. NaN
+    where a half has nothing that differs.
     """
     shape = member.shape[:2]
     flat = member.reshape(-1, versions.n).astype(float)
@@ -352,10 +330,7 @@ def _bilinear(
     left: Float[Tensor, "half n"],
     right: Float[Tensor, "half n"],
 ) -> Float[Tensor, "... half head"]:
-    """Left' G right for every pair of rows and every matrix G, as one matrix product.
-
-    In torch like all around it: NumPy's own BLAS threads would compete with torch's for the cores.
-    """
+    """Left' G right for every pair of rows and every matrix G, as one matrix product."""
     flat = gram.reshape(-1, gram.shape[-1])
     result = flat.new_empty(len(left), len(flat))
     step = max(1, _BLOCK // gram.shape[-1])

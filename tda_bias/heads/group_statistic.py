@@ -53,17 +53,12 @@ FACTOR_TOLERANCE = 1e-7
 class GroupLayout:
     """Places of a group's texts among all of them, whatever they are rows of.
 
-    In this order: the stereotype texts, the anti-stereotype texts, the unrelated texts (where there
-    are any), the stereotype texts of the twins, the anti-stereotype texts of the twins; each in the
-    order of contexts, or of twins.
-
-    Args:
-        n: Number of contexts.
-        n_unrelated: Number of unrelated texts: ``n``, or 0 for pairs.
-        twin_of: ``(twin,)`` the context of each twin; a context may have several, or none.
+    In this order: the stereotype texts, the anti-stereotype texts, the unrelated texts (none for
+    pairs), the stereotype texts of the twins, the anti-stereotype texts of the twins; each in the
+    order of the n contexts, or of twins. ``twin_of`` is the context of each twin; a context may
+    have several, or none.
 
     Attributes:
-        n_texts: Number of texts.
         stereotype: Slice of these texts of the triples; the others likewise.
         versions: The triples and their twins, as what a test exchanges.
         stereotype_of_version: Places of the stereotype texts of all triples, then all twins.
@@ -87,11 +82,8 @@ class GroupLayout:
 class Versions:
     """Every context's triple and its twins: under the null hypothesis any could be the triple.
 
-    Args:
-        context: ``(version,)`` the context of each version: first all triples, then all twins.
-        n: Number of contexts.
-
     Attributes:
+        context: The context of each version: first all n triples, then all twins.
         twinned: The contexts that have a twin; the others take no part.
         members: For every twinned context the places of its versions, the triple first.
         given: ``(version,)`` the ``weights`` of the arrangement the data came in.
@@ -117,13 +109,9 @@ class Versions:
     def weights(self, chosen: Int[np.ndarray, "... twinned"]) -> Float[np.ndarray, "... version"]:
         """Weights of all versions in a contrast of chosen ones with the means of the others.
 
-        Args:
-            chosen: For every twinned context which of its versions stands for the triple; 0 is the
-                triple itself.
-
-        Returns:
-            1 for the chosen version, -1 / (number of the others) for these, 0 without a twin: the
-            sum over contexts of (chosen minus mean of the others) is a product with it.
+        ``chosen`` is which version of every twinned context stands for the triple; 0 is the triple
+        itself. Its weight is 1, that of the others -1 / (their number), and 0 without a twin: the
+        sum over contexts of (chosen minus mean of the others) is a product with the weights.
         """
         weights = np.zeros((len(self.context), *chosen.shape[:-1]))  # written version by version
         for place, members in enumerate(self.members):
@@ -142,15 +130,15 @@ class GroupStatistic:
     """The statistic of one group and dimension; ``...`` are the axes of the input (layer, head).
 
     Attributes:
-        S: ``(...)``; positive where the stereotype texts form the tighter cluster. NaN where the
-            unrelated texts do not vary at all.
-        relative: ``(...)`` in [-1, 1]; the numerator of S over twice the pooled variance about the
-            midpoint. NaN where that is below ``POOLED_VARIANCE_FLOOR``.
-        var_stereotype: ``(...)``, mean squared distance to the cluster's own centre, squared
-            attention-weight units.
+        S: Positive where the stereotype texts form the tighter cluster. NaN where the unrelated
+            texts do not vary at all.
+        relative: In [-1, 1]; the numerator of S over twice the pooled variance about the midpoint.
+            NaN where that is below ``POOLED_VARIANCE_FLOOR``.
+        var_stereotype: Mean squared distance to the cluster's own centre, squared attention-weight
+            units.
         var_anti: The same for the anti-stereotype texts.
         var_unrelated: The same for the unrelated texts: the denominator of S. NaN without such.
-        q_stereotype: ``(n, ...)``, squared distances of the stereotype texts to the midpoint.
+        q_stereotype: Squared distances of the stereotype texts to the midpoint.
         q_anti: The same for the anti-stereotype texts, in the same order of contexts.
     """
 
@@ -178,10 +166,7 @@ class GroupStatistic:
 
 
 def unstable_heads(var_unrelated: Float[np.ndarray, "... layer head"]) -> np.ndarray:
-    """Heads whose S is a ratio to almost nothing: booleans of the same shape.
-
-    That is, var_unrelated is below ``UNSTABLE_SHARE`` of its median over layers and heads.
-    """
+    """Heads whose S is a ratio to almost nothing: below a share of the median over all heads."""
     median = np.median(var_unrelated, axis=(-2, -1), keepdims=True)
     return np.asarray(var_unrelated < UNSTABLE_SHARE * median)  # without such texts: none is
 
@@ -227,11 +212,7 @@ def group_statistic(
 def statistic_from_gram(
     gram: Float[np.ndarray, "... text text"], layout: GroupLayout
 ) -> GroupStatistic:
-    """The same from inner products of the step functions: nothing as long as they are is needed.
-
-    Args:
-        gram: Inner products about any common origin over the number of steps, double precision.
-        layout: Which text is which.
+    """The same from inner products about any common origin over the number of steps.
 
     Raises:
         InputError: if there are fewer than 2 contexts, or the products hold NaN.
@@ -267,7 +248,6 @@ def _statistic(
     off_centre: Float[np.ndarray, "..."],
     var_u: Float[np.ndarray, "..."],
 ) -> GroupStatistic:
-    """The statistic from squared distances: of the texts, and of either centre, to the midpoint."""
     mean_s, mean_a = q_s.mean(0), q_a.mean(0)
     return GroupStatistic(
         S=ratio(mean_a - mean_s, var_u),
@@ -312,17 +292,16 @@ class Contrast:
     """The differences of a group's triples and twins, compactly; ``...`` are (layer, head).
 
     Attributes:
-        location: ``(...)``, of the triples; NaN where no context differs.
-        location_twin: ``(...)``, of triples minus twins; NaN without twins or any difference.
-        relative_twin: ``(...)``, in [-1, 1], the dispersion of triples minus that of twins; NaN
-            without twins or where nothing varies.
-        factor: ``(version, rank, ...)``: inner products of its rows over ``rank`` are those of the
-            differences D of all versions, up to ``FACTOR_TOLERANCE`` of their sum of squares.
-        dispersion: ``(version, ...)``, q of the anti-stereotype minus q of the stereotype text:
-            squared distances to a centre that does not move when a triple and its twins are
-            exchanged, squared attention-weight units.
-        dispersion_total: ``(...)``, the denominator of ``relative_twin``: contrasts of
-            ``dispersion`` over it, summed over contexts, are the relative dispersion.
+        location: Of the triples; NaN where no context differs.
+        location_twin: Of triples minus twins; NaN without twins or any difference.
+        relative_twin: In [-1, 1], the dispersion of triples minus that of twins; NaN without twins
+            or where nothing varies.
+        factor: Inner products of its rows over ``rank`` are those of the differences D of all
+            versions, up to ``FACTOR_TOLERANCE`` of their sum of squares.
+        dispersion: q of the anti-stereotype minus q of the stereotype text: squared distances to a
+            centre that does not move when a triple and its twins are exchanged.
+        dispersion_total: The denominator of ``relative_twin``: contrasts of ``dispersion`` over it,
+            summed over contexts, are the relative dispersion.
     """
 
     location: Float[np.ndarray, "..."]
@@ -338,13 +317,12 @@ class VersionProducts:
     """Inner products of the differences of one layer and dimension.
 
     Attributes:
-        differences: ``(head, version, version)`` <D_v, D_w> of all triples and twins.
-        own: ``(head, context, context)`` those of the triples alone.
-        beyond: ``(head, twinned, twinned)`` <E_i, E_j> of triples minus twins.
-        dispersion: Two arrays ``(twinned, head)``: the contexts' parts of the numerator and of the
-            denominator of ``relative_twin``.
-        exchanged: ``(version, head)``, as ``Contrast.dispersion``.
-        floor: ``(head,)`` sums of squares not above this are rounding.
+        differences: <D_v, D_w> of all triples and twins.
+        own: Those of the triples alone.
+        beyond: <E_i, E_j> of triples minus twins.
+        dispersion: The contexts' parts of the numerator and the denominator of ``relative_twin``.
+        exchanged: As ``Contrast.dispersion``.
+        floor: Sums of squares not above this are rounding.
     """
 
     differences: Float[np.ndarray, "head version version"]
@@ -428,7 +406,7 @@ def _distances(
 ) -> tuple[np.ndarray, np.ndarray]:
     """q_anti - q_stereotype and q_anti + q_stereotype of every version, ``(version, head)``.
 
-    Squared distances to the centre that takes ``weights`` of every version's two texts.
+    The centre of q takes ``weights`` of every version's two texts.
     """
     every = np.zeros(gram.shape[-1])
     every[stereotype] = weights

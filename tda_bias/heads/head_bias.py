@@ -81,22 +81,15 @@ def head_bias(
     config, clock = config or HeadBiasConfig(), Stopwatch()
     if twins == "auto":
         twins = make_twins(triples) or None
-    _refuse_idle_settings(config, model, twins)
+    _refuse_idle_adjustment(config, twins)
     with _evaluating(model):
-        with clock.stage("tokenize"):
-            groups, left_out = tokenized_groups(model, triples, twins)
-        with clock.stage("identify"):
-            weights = model.weight_hash()
-            identity = part_identity(
-                config, model=model.name, weights=weights, dtype=model.dtype_name
-            )
-            kept = cache(identity) if cache is not None else Cache()
+        groups, left_out = tokenized_groups(model, triples, twins)
+        weights = model.weight_hash()
+        identity = part_identity(config, model=model.name, weights=weights, dtype=model.dtype_name)
+        kept = cache(identity) if cache is not None else Cache()
         contexts = [texts for group in groups for texts in (*group.contexts, *group.twins)]
         reader = PatternReader(
-            model,
-            batch_size=config.batch_size,
-            probes=contexts if config.share_prefix == "auto" else (),
-            edges=config.edges,
+            model, batch_size=config.batch_size, probes=contexts, edges=config.edges
         )
         counter = Counter(sum(len(group.lengths) for group in groups), progress)
         parts = [
@@ -145,17 +138,8 @@ def head_bias(
     )  # fmt: skip
 
 
-def _refuse_idle_settings(config: HeadBiasConfig, model: LoadedModel, twins: Twins | None) -> None:
-    """Refuse settings that would change nothing in this run.
-
-    Raises:
-        InputError: with what they are for.
-    """
-    if model.attention == "causal" and config.combine != "max":
-        raise InputError(
-            f"`combine` is for attention that goes both ways; that of {model.name} is causal and "
-            f"goes one way: leave out {config.combine}"
-        )
+def _refuse_idle_adjustment(config: HeadBiasConfig, twins: Twins | None) -> None:
+    """Refuse an adjustment that would not change the ranking."""
     ranked = {"location"} | ({"evidence"} if twins else set())
     if config.adjust == "length" and config.rank_by in ranked:
         raise InputError(
@@ -172,10 +156,9 @@ def computed_group(
     clock: Stopwatch,
     counter: Counter,
 ) -> dict[str, np.ndarray]:
-    """The numbers of one group as plain arrays; see ``GroupResult.from_arrays``.
+    """Patterns, births and deaths, inner products of step functions, and the numbers of a group.
 
-    Patterns, births and deaths, step functions and their inner products, and what follows from
-    these.
+    They are plain arrays; see ``GroupResult.from_arrays``.
     """
     model, layout = reader.model, group.layout
     sharing, reader.rows = reader.sharing, RowCheck(reader.rows.tolerance)
@@ -183,9 +166,6 @@ def computed_group(
         group.lengths,
         n_layers=len(model.pattern_hooks),
         attention=model.attention,
-        combine=config.combine,
-        backend=config.backend,
-        distance=config.distance,
     )
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
@@ -197,7 +177,7 @@ def computed_group(
     halves = random_halves(layout.n, N_SPLITS, rng)
     lengths = group.n_tokens[:, :2] if config.adjust == "length" else None
     numbers = []
-    for dims in clock.each("topology", clock.each("gram", sampler.layers())):
+    for dims in clock.each("topology", sampler.layers()):
         with clock.stage("statistic"):
             numbers.append(
                 [
@@ -207,7 +187,7 @@ def computed_group(
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(model.pattern_hooks))
-        of_lengths = length_statistic(sampler.grids, group.n_tokens, model.attention)
+        of_lengths = length_statistic(sampler.n_steps, group.n_tokens, model.attention)
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": sharing,
@@ -216,7 +196,7 @@ def computed_group(
     return {
         **arrays,
         "n_tokens": group.n_tokens,
-        "n_steps": np.array([grid.n_steps for grid in sampler.grids]),
+        "n_steps": np.array(sampler.n_steps),
         "length_statistic": of_lengths,
         "versions": layout.versions.context,
         "provenance": np.array(json.dumps(provenance)),
@@ -240,11 +220,7 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
 
 @dataclass
 class Stopwatch:
-    """Seconds by stage.
-
-    Attributes:
-        seconds: What each stage has taken so far.
-    """
+    """Seconds by stage."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 

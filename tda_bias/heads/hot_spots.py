@@ -101,8 +101,7 @@ def location_test(
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
     """P-values of every test alone and of the largest standardised of all together; ties count.
 
-    Where the observed statistic is NaN, so are its p-values. The draws are ``exact`` where they are
-    all arrangements there are.
+    The draws are ``exact`` where they are all arrangements there are. NaN stays NaN.
     """
     threshold = observed - _TIE * np.maximum(1.0, observed)
     mean, sd, reached = null_summary(null, threshold)
@@ -156,16 +155,14 @@ class HotSpots:
     """The map of a category and its tests.
 
     Attributes:
-        z: ``(head,)``, the observed map: mean over groups of the z-score over heads.
-        null_mean: ``(head,)``, the mean of the map under exchange: what a head shows without any
-            effect, because a few texts dominate it.
-        null_sd: ``(head,)``, its standard deviation under exchange.
-        pvalue: ``(head,)``: a map value this large under exchange.
-        pvalue_max: ``(head,)``, the same for the largest standardised value of the whole map
-            (family-wise).
-        qvalue: ``(head,)``, Benjamini-Hochberg over heads.
+        z: The observed map: mean over groups of the z-score over heads.
+        null_mean: What a head shows under exchange, because a few texts dominate it.
+        null_sd: The standard deviation of the map under exchange.
+        pvalue: Of a map value this large under exchange.
+        pvalue_max: The same for the largest standardised value of the whole map (family-wise).
+        qvalue: Benjamini-Hochberg over heads.
         critical: The evidence that a head needs for a family-wise p of .05; NaN without any test.
-        null: ``(quantile, head)``, the map under exchange at ``NULL_QUANTILES``, single precision.
+        null: The map under exchange at ``NULL_QUANTILES``, single precision.
     """
 
     z: Float[np.ndarray, " head"]
@@ -179,7 +176,7 @@ class HotSpots:
 
     @property
     def evidence(self) -> Float[np.ndarray, " head"]:
-        """``(head,)``, the map minus its mean under exchange, over its SD: the order of max-z p."""
+        """The map minus its mean under exchange, over its SD: the order of max-z p."""
         return ratio(self.z - self.null_mean, self.null_sd)
 
 
@@ -207,10 +204,7 @@ def hot_spots(groups: Iterable[Exchanged]) -> HotSpots:
     The map is the mean over groups of the z-score over heads of |combined|. It is recomputed under
     exchanges within contexts, independent between groups and shared by all heads; a head's p counts
     the draws with a value at least as large, its family-wise p those whose largest standardised
-    value over all heads is.
-
-    Args:
-        groups: The groups, one after the other: all draws together are large.
+    value over all heads is. Groups come one after the other: all draws together are large.
     """
     rows: list[np.ndarray] = []
     null = np.zeros((0, 0), dtype=np.float32)
@@ -358,13 +352,9 @@ def exchanged(result: GroupResult, n_resamples: int, rng: np.random.Generator) -
 
 
 def null_summary(
-    null: Float[np.ndarray, "draw test"],
-    threshold: Float[np.ndarray, " test"],
+    null: Float[np.ndarray, "draw test"], threshold: Float[np.ndarray, " test"]
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"], Int[np.ndarray, " test"]]:
-    """Mean and standard deviation of every test over draws, and how many draws reach a threshold.
-
-    NaN is never reached.
-    """
+    """Mean and SD of every test over draws, and how many draws reach a threshold; NaN none."""
     values, limit = torch.from_numpy(null), torch.from_numpy(threshold)
     # About the first draw: what does not vary has exactly no spread, and squares lose no digits.
     origin = values[0].double()

@@ -65,11 +65,7 @@ class ItemDifferences:
         items: Sequence[Sequence[Mapping[str, str]]],
         layers: Sequence[int],
     ) -> ItemDifferences:
-        """From the numbers of every group.
-
-        ``items`` are for each group what is known of its contexts, in order: ``id`` and texts;
-        ``layers`` the layers that were hooked.
-        """
+        """From the numbers of every group, and ``id`` and texts of each of its contexts."""
         rows = [
             {"category": result.category, "group": result.group, **item}
             for result, known in zip(results, items, strict=True)
@@ -125,21 +121,14 @@ def _measured(result: GroupResult) -> tuple[dict[str, np.ndarray], dict[str, np.
 def shares(items: ItemDifferences, *, twins: bool) -> Float[np.ndarray, "item layer head"]:
     """Each item's share of a head's relative dispersion, means over both dimensions.
 
-    Args:
-        items: The items.
-        twins: Whether what their twins add is subtracted; NaN for items without one.
+    With ``twins`` what they add is subtracted; NaN for items without one.
     """
     measured = (items.twins if twins else items.raw)["dispersion"]
     return np.asarray(measured.mean(1), dtype=float)
 
 
 def carriers(share: Float[np.ndarray, " item"], n: int) -> Int[np.ndarray, " n"]:
-    """The items that add most to a head's value, by size; undefined ones are none.
-
-    Args:
-        share: As ``shares`` gives it, of the items in question and one head.
-        n: How many; fewer where there are no more.
-    """
+    """The n items that add most to a head's value, by size; fewer where fewer are defined."""
     size = np.abs(share)
     defined = np.flatnonzero(np.isfinite(size))
     return defined[np.argsort(-size[defined], kind="stable")][:n]
@@ -161,14 +150,7 @@ PATTERNS_COLUMNS: dict[str, type] = {**WANTED_COLUMNS, "tokens": str, "length": 
 
 @dataclass(frozen=True)
 class ExamplePattern:
-    """Every head's pattern on one text.
-
-    Attributes:
-        tokens: The text's tokens as they are read.
-        attention: Direction of the attention.
-        layers: The model's numbers of the layers below.
-        patterns: One matrix per head, rows summing to 1.
-    """
+    """Every head's pattern on one text; ``layers`` are the model's numbers of those it has."""
 
     model: str
     group: str
@@ -180,14 +162,8 @@ class ExamplePattern:
 
     @classmethod
     def read(cls, run: Run) -> ExamplePattern:
-        """The pattern of a run of heads.
-
-        Raises:
-            InputError: if it has no such file, or that is damaged.
-        """
+        """The pattern of a run; an ``InputError`` if it has no such file, or a damaged one."""
         saved = run.arrays(EXAMPLE)
-        if "layers" not in saved:
-            raise InputError(f"{EXAMPLE} is of an earlier version; {run.again}")
         return cls(
             model=str(saved["model"]),
             group=str(saved["group"]),
@@ -221,10 +197,8 @@ class ExamplePattern:
 def example_pattern(model: LoadedModel, triple: Triple | None = None) -> ExamplePattern:
     """The patterns of a triple's stereotype text.
 
-    Args:
-        model: The model.
-        triple: The first starter triple if None: one harmless sentence, the same in every run. The
-            first triple of a run's own data would make a picture of whatever it says.
+    By default that of the first starter triple: one harmless sentence, the same in every run. The
+    first triple of a run's own data would make a picture of whatever it says.
 
     Raises:
         InputError: if the text is too long for the model.
@@ -249,11 +223,9 @@ def example_pattern(model: LoadedModel, triple: Triple | None = None) -> Example
 
 @dataclass(frozen=True)
 class KeptPatterns:
-    """Patterns, one per row of a table.
+    """Patterns ``(query, key)`` in half precision, one per row of a table.
 
-    Attributes:
-        table: ``category layer head id role text tokens length``; tokens as a JSON list.
-        patterns: Of every row ``(query, key)``, half precision, as the run read them.
+    Its columns are ``category layer head id role text tokens length``, tokens as a JSON list.
     """
 
     table: pd.DataFrame
@@ -284,15 +256,9 @@ def kept_patterns(
     edges: Edges = "attention",
     batch_size: int = 8,
 ) -> KeptPatterns:
-    """The patterns of heads on texts; each text is run once, however many heads want it.
+    """The patterns that ``HeadBias.texts_to_keep`` asks for; each text is run once.
 
     Texts of more than ``MAX_TOKENS`` tokens are left out.
-
-    Args:
-        model: The model.
-        wanted: As ``HeadBias.texts_to_keep`` gives it.
-        edges: As in ``PatternReader``.
-        batch_size: Texts per forward pass.
     """
     texts = list(dict.fromkeys(wanted["text"]))
     read = model.tokenizer(texts, verbose=False)["input_ids"] if texts else []

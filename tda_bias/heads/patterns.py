@@ -26,13 +26,7 @@ MOST_PASS_ELEMENTS = 32_000_000
 
 @dataclass(frozen=True)
 class PatternBatch:
-    """Patterns of all layers of one forward pass.
-
-    Attributes:
-        patterns: ``(text, layer, head, query, key)``; beyond a text's length, anything.
-        text: As in ``ForwardPass``.
-        length: As in ``ForwardPass``, on the CPU.
-    """
+    """Patterns of all layers of one forward pass; beyond a text's length, anything."""
 
     patterns: Float[Tensor, "text layer head query key"]
     text: Int[Tensor, " text"]
@@ -41,12 +35,9 @@ class PatternBatch:
 
 @dataclass
 class RowCheck:
-    """Counts of attention rows that do not sum to 1, which half precision and sinks produce.
+    """Attention rows that do not sum to 1, which half precision and sinks produce, by layer.
 
-    Attributes:
-        tolerance: Largest allowed distance from 1.
-        failed: Layer to number of (text, head, query) rows outside.
-        worst: Largest distance seen.
+    ``worst`` is the largest distance from 1, ``tolerance`` the largest that is allowed.
     """
 
     tolerance: float
@@ -62,11 +53,9 @@ class PatternReader:
         batch_size: Texts per forward pass.
         probes: Contexts to find out on, before the first text is read, whether the tokens that a
             context's texts share can be run once; without any, every text is run alone.
-        edges: ``attention``, or ``output``: the norm of what the head writes from each token, so
-            that attention parked on a token whose value is small weighs little.
+        edges: ``attention``, or ``output``: times the norm of what the head writes from each token.
 
     Attributes:
-        model: The model.
         rows: The check of the row sums of everything read; set it to a new one to count anew.
     """
 
@@ -92,12 +81,9 @@ class PatternReader:
 
         Measured on the probe with the longest text and on the one with the longest sequence, where
         limited attention windows show first.
-
-        Raises:
-            InputError: as ``read``, if the plain run fails.
         """
         if not self._probes:
-            return "off: as asked"
+            return "off: not probed"
         if self.model.attention == "bidirectional":
             return "off: later tokens change the patterns of earlier ones"
         if max(context.prefix for context in self._probes) == 0:
@@ -198,7 +184,7 @@ class PatternReader:
             return patterns
 
     def _check(self, faults: Mapping[int, Tensor], length: Int[Tensor, " text"]) -> None:
-        """Look at what was measured of a pass: the device is waited for here only."""
+        """What was measured of a pass: the device is waited for here only."""
         for layer, of_layer in faults.items():
             worst, failed, undefined, later = of_layer.tolist()
             if later > 0:
@@ -272,16 +258,10 @@ def _why_refused(error: Exception) -> str:
 
 
 class HeadWriters:
-    """The norms |v W_O| of every head, layer by layer.
-
-    Args:
-        model: A model whose values can be hooked and whose output matrices are known.
-
-    Attributes:
-        hooks: By their names the hooks that take the values of a pass.
+    """The norms |v W_O| of every head, layer by layer; ``hooks`` take the values of a pass.
 
     Raises:
-        InputError: if a layer has no such hook or matrix.
+        InputError: if the values of a layer cannot be hooked, or its output matrix is not known.
     """
 
     def __init__(self, model: LoadedModel) -> None:

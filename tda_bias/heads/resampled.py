@@ -43,10 +43,7 @@ BLOCK = 100_000
 class Draws:
     """Arrangements of the labels, one per row, as signs: a test statistic is ``signs @ terms``.
 
-    Attributes:
-        signs: ``(resample, unit)`` of +1 and -1.
-        given: ``(unit,)``, the arrangement the data came in.
-        exact: Whether ``signs`` are all arrangements there are.
+    ``given`` is the arrangement the data came in; ``exact`` if ``signs`` are all there are.
     """
 
     signs: Float[np.ndarray, "resample unit"]
@@ -61,10 +58,7 @@ class Draws:
         return np.asarray(np.sqrt(units / (units - 1) * ((terms - terms.mean(0)) ** 2).sum(0)))
 
     def sizes(self, terms: Float[np.ndarray, "unit test"]) -> Iterator[Float[Tensor, "block test"]]:
-        """|signs @ terms| in blocks that stay small; a block is overwritten by the next.
-
-        In torch, which uses all cores for the comparisons as well.
-        """
+        """|signs @ terms| in blocks that stay small; a block is overwritten by the next."""
         signs, columns = torch.from_numpy(self.signs), torch.from_numpy(np.ascontiguousarray(terms))
         step = max(1, BLOCK // max(1, columns.shape[1]))
         product = columns.new_empty(min(step, len(signs)), columns.shape[1])
@@ -76,9 +70,7 @@ class Draws:
 class VersionDraws(Draws):
     """Exchanges of triples with their twins: ``signs`` are weights of versions.
 
-    Attributes:
-        versions: The triples and their twins.
-        member: ``(resample, twinned)`` which version stands for the triple; 0 is the triple.
+    ``member`` is which version stands for the triple; 0 is the triple itself.
     """
 
     versions: Versions
@@ -96,9 +88,8 @@ def version_draws(
 ) -> VersionDraws:
     """Exchanges of every triple with one of its twins, all versions alike probable.
 
-    For a single twin per context this flips the sign of its difference.
-
-    All arrangements where they are few and ``enumerated``, else ``n_resamples`` random ones.
+    All arrangements where they are few and ``enumerated``, else ``n_resamples`` random ones. For a
+    single twin per context this flips the sign of its difference.
     """
     size = np.array([len(members) for members in versions.members], dtype=np.int64)
     if enumerated:
@@ -183,8 +174,8 @@ def _denominator(stat: GroupStatistic) -> np.ndarray:
 def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
     """Share of draws whose statistic is at least as far from 0 as the observed one; NaN stays NaN.
 
-    ``terms`` are each unit's share of every statistic, as ``paired_terms`` gives them for
-    ``sign_flips`` and ``label_terms`` for ``relabellings``.
+    ``terms`` are each unit's share of every statistic: ``paired_terms`` for ``sign_flips``,
+    ``label_terms`` for ``relabellings``.
     """
     flat = terms.reshape(len(terms), -1)
     size = np.abs(draws.given @ flat)

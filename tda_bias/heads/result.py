@@ -56,9 +56,7 @@ TABLES: tuple[tuple[str, str, dict[str, type]], ...] = (
 class GroupRecord(RecordPart):
     """One group: how many triples, and when and how its patterns were taken.
 
-    Attributes:
-        depends_on: What its saved part depends on beside the settings (a hash of the texts), so
-            that it is known again.
+    Its saved part depends on ``depends_on`` (a hash of the texts) beside the settings.
     """
 
     category: str
@@ -71,16 +69,7 @@ class GroupRecord(RecordPart):
 
 
 class HeadsRecord(RunRecord):
-    """Everything needed to repeat a run of ``head_bias``, and the controls.
-
-    Attributes:
-        config: How it was computed.
-        texts: What was read.
-        twins: How the twins came about; None for a run without.
-        groups: One entry per group.
-        controls: One entry per category.
-        seconds: Spent by stage.
-    """
+    """Everything needed to repeat a run of ``head_bias``, the controls, and seconds by stage."""
 
     command: str = "heads"
     model: HookedModelRecord
@@ -188,11 +177,9 @@ class HeadBias(Recorded):
     ) -> Float[np.ndarray, "layer head"]:
         """The values that heads are ranked by, layers by heads.
 
-        Args:
-            category: May be left out where the run has one.
-            by: Which map; default the one the run ranks by. ``evidence`` and ``location`` are in
-                standard deviations under exchange; the published maps are the mean over groups of
-                the z-score over heads of |combined|.
+        ``category`` may be left out where the run has one, ``by`` for the map that the run ranks
+        by. ``evidence`` and ``location`` are in standard deviations under exchange; the published
+        maps are the mean over groups of the z-score over heads of |combined|.
         """
         return self.layer_by_head(self.columns(category, by=by).value, category)
 
@@ -244,11 +231,8 @@ class HeadBias(Recorded):
     def texts_to_keep(self, n_heads: int) -> pd.DataFrame:
         """The heads that a person will look at first, each with the texts that carry it most.
 
-        Those are, category by category, the first of the ranking, and as many that survive
-        correction further down.
-
-        Args:
-            n_heads: Heads of each category's ranking; without any, no text.
+        Those are, category by category, the first ``n_heads`` of the ranking, and as many that
+        survive correction further down.
 
         Returns:
             Columns ``category layer head id role text``; the role is one of ``TEXT_ROLES``.
@@ -311,10 +295,6 @@ class HeadBias(Recorded):
     def plot_attention(self, head: HeadId, *, ax: Axes | None = None) -> Axes:
         """Draw a head's attention on the run's example sentence, with its tokens on both axes.
 
-        Args:
-            head: The head.
-            ax: Where to draw; a new figure without it.
-
         Raises:
             InputError: if the run has no example, or the head does not exist.
         """
@@ -364,14 +344,7 @@ class HeadBias(Recorded):
         """
         run = open_run(folder, "heads")
         tables: dict[str, Any] = {name: run.table(file, columns) for name, file, columns in TABLES}
-        record = run.record_as(HeadsRecord)
-        if not set(tables["category"]["layer"]) <= set(record.model.layers):
-            raise InputError(
-                f"{folder} numbers the layers of a hybrid as an earlier version did; {run.again}"
-            )
-        if {c.category for c in record.controls} != set(tables["category"]["category"]):
-            raise InputError(f"{folder}/run.json lacks controls of a category; {run.again}")
-        return cls(**tables, record=record, run=run)
+        return cls(**tables, record=run.record_as(HeadsRecord), run=run)
 
     # -- helpers --
 

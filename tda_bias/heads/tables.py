@@ -48,15 +48,10 @@ _POWER = 0.8
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of a run.
+    """The tables of a run, as in ``HeadBias``.
 
-    Attributes:
-        table: One row per group, layer, head and dimension.
-        combined: One row per group, layer and head.
-        category: One row per category, layer and head.
-        groups: One row per group.
-        critical: By category and map, the evidence that a family-wise p of .05 needs.
-        nulls: By ``CATEGORY.MAP``, ``(quantile, head)`` values under exchange; see ``HotSpots``.
+    ``critical`` is by category and map the evidence that a family-wise p of .05 needs, ``nulls`` by
+    ``CATEGORY.MAP`` the ``null`` of ``HotSpots``.
     """
 
     table: pd.DataFrame
@@ -72,11 +67,7 @@ def tables(
 ) -> Tables:
     """All tables of a run.
 
-    Args:
-        results: The groups.
-        config: Number of resamples, seed, which p-value.
-        model: Name for the first column.
-        layers: The model's numbers of its layers with attention: hybrids have others between them.
+    ``layers`` are the model's numbers of its layers with attention: hybrids have others between.
     """
     twins = any(result.has_twins for result in results)
     heads: dict[tuple[str, str], pd.DataFrame] = {}
@@ -209,9 +200,6 @@ def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dic
 def combined_table(result: GroupResult, *, twins: bool) -> pd.DataFrame:
     """One row per layer and head of a group: means over the two dimensions and their z over heads.
 
-    Of S, ``relative``, the paper's metric T, and location; of the last and ``relative`` also with
-    twins.
-
     Source: Varadarajan & Songdechakraiwut, section 3 (whose text averages the metrics while its
     formula prints S; both are given).
     """
@@ -278,17 +266,13 @@ def combined_halves(result: GroupResult, name: str) -> Float[np.ndarray, "split 
 def category_table(
     category: str, combined: pd.DataFrame, maps: Mapping[str, HotSpots]
 ) -> pd.DataFrame:
-    """One row per head: its maps over the groups of a category and the hot-spot tests.
-
-    ``combined`` are the rows of ``combined_table`` of its groups, ``maps`` the tested maps by name.
-    """
+    """One row per head: its maps over the groups of a category and the hot-spot tests."""
     twins = "relative_twin" in maps
     grouped = combined.groupby(["layer", "head"], sort=True)
     table = grouped.agg(
         **{f"z_{name}": (f"z_{name}", "mean") for name in PUBLISHED},
-        n_unstable=("unstable", "sum"),
+        unstable=("unstable", "any"),
     ).reset_index()
-    table["unstable"] = table["n_unstable"] > 0
     for name in (*TESTED, *(TESTED_TWIN if twins else ())):
         spots = maps[name]
         if f"z_{name}" not in table:
@@ -306,10 +290,8 @@ def category_table(
 class MapColumns(NamedTuple):
     """The columns of a map.
 
-    Attributes:
-        value: Column of the category's table with the values that rank.
-        tested: Name of the map whose test is reported with it, as the tables' columns end.
-        combined: Column of the table per group with each head's value.
+    ``value``, of the category's table, ranks; the columns of the test that is reported with it end
+    in ``tested``; ``combined``, of the table per group, is each head's value.
     """
 
     value: str
@@ -318,20 +300,17 @@ class MapColumns(NamedTuple):
 
 
 def map_columns(rank_by: RankBy, maps: pd.DataFrame) -> MapColumns:
-    """The columns of a ranking in a category's table.
+    """The columns of a ranking in the rows of a category.
 
-    Args:
-        rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where
-            the rows have such. The p of the paper's metric cannot be recomputed cheaply: that of
-            the statistic is reported with it.
-        maps: The rows of a category. Where another category of the run alone has twins, their
-            columns are there without a value.
+    ``evidence`` and ``location`` are those of triples minus twins where the rows have such. The p
+    of the paper's metric cannot be recomputed cheaply: that of the statistic is reported with it.
 
     Raises:
         InputError: if there is no such ranking.
     """
     if rank_by not in get_args(RankBy):
         raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
+    # Where another category alone has twins, their columns are there without a value.
     twins = [maps[name] for name in ("p_relative_twin", "p_location_twin") if name in maps]
     twin = "_twin" if any(column.notna().any() for column in twins) else ""
     if rank_by in ("evidence", "location"):
@@ -463,8 +442,7 @@ def difference_left(results: Sequence[GroupResult]) -> float:
     """Share of the squared difference that does not go when twins are subtracted.
 
     |triple minus twin|^2 over |triple|^2 + |twin|^2, both means over a triple's twins, then over
-    contexts, heads and dimensions: 0 where everything is wording, 1 where triple and twin have
-    nothing in common.
+    contexts, heads and dimensions: 0 where all is wording, 1 where they have nothing in common.
     """
     left, whole = 0.0, 0.0
     for result in results:
@@ -512,11 +490,7 @@ def smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical:
 
 
 def reliability(results: Sequence[GroupResult], name: str) -> float:
-    """Split-half reliability of a category's map of a statistic, over random halves of contexts.
-
-    Returns:
-        NaN where no group has the statistic, or the map does not vary.
-    """
+    """Split-half reliability of a map over groups; NaN where none has it or it does not vary."""
     with_halves = [result for result in results if name in result.halves]
     if not with_halves:
         return float("nan")

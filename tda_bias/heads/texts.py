@@ -39,10 +39,8 @@ TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereoty
 class ContextTexts:
     """Token ids of the texts of one context: of a triple, or of those of its twin that are read.
 
-    Attributes:
-        ids: One list of token ids per text, special tokens included; a triple's in the order of
-            ``ROLES``.
-        prefix: Number of leading tokens that all of them share.
+    They include special tokens; a triple's are in the order of ``ROLES``. ``prefix`` is the number
+    of leading tokens that all of them share.
     """
 
     ids: tuple[list[int], ...]
@@ -99,7 +97,7 @@ class TokenizedGroup:
     Attributes:
         contexts: The triples' texts.
         twins: The twins' stereotype and anti-stereotype texts.
-        twin_of: ``(twin,)`` the context of each twin.
+        twin_of: The context of each twin.
         items: What names the triples, and their texts.
     """
 
@@ -192,15 +190,7 @@ def tokenized_groups(
 
 
 class TextsRecord(RecordPart):
-    """The texts of a run.
-
-    Attributes:
-        groups: Number of groups.
-        triples_used: Triples that were compared.
-        triples_left_out: ``source group reason`` of the others.
-        tokens: Of all texts.
-        hash: Of their token ids.
-    """
+    """The texts of a run: how many were compared, which were left out and why, a hash of all."""
 
     groups: int
     triples_used: int
@@ -210,7 +200,7 @@ class TextsRecord(RecordPart):
 
 
 def texts_record(groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]]) -> TextsRecord:
-    """Counts of what was compared, what was left out and why, and a hash of all token ids."""
+    """What was compared; token ids are those of the triples, twins apart."""
     contexts = [context for group in groups for context in group.contexts]
     return TextsRecord(
         groups=len(groups),
@@ -256,9 +246,9 @@ class ForwardPass:
         position_ids: Positions, or None for the model's own.
         text: Index of each text among all texts given (texts of a context * context + place), row
             by row, the same number in every row.
-        length: ``(text,)`` numbers of tokens.
-        place: ``(text, token)`` places of a text's tokens in its row; beyond its length, anything.
-            None where each row is one text.
+        length: Its number of tokens.
+        place: Places of its tokens in its row; beyond its length, anything. None where each row is
+            one text.
     """
 
     ids: Int[Tensor, "row token"]
@@ -283,7 +273,7 @@ def forward_passes(
         contexts: The texts, as many of each.
         batch_size: Texts per pass, at least 1.
         shared: Run each context's common prefix once; a row then holds all its texts.
-        mask_dtype: Type of the additive mask, the model's.
+        mask_dtype: Type of the additive mask.
         most_patterns: Entries (text, query, key) of one head's patterns per pass; a single row may
             have more.
     """

@@ -278,7 +278,7 @@ def unlike_the_paper(result: HeadBias) -> list[str]:
     limit = record.settings.get("limit")
     if limit is not None:
         reasons.append(f"at most {counted(limit, 'triple')} of each group")
-    for name, theirs in (("distance", "steps"), ("edges", "attention"), ("adjust", "none")):
+    for name, theirs in (("edges", "attention"), ("adjust", "none")):
         if getattr(config, name) != theirs:
             reasons.append(f"{name} {getattr(config, name)}, the paper's is {theirs}")
     return reasons

@@ -70,14 +70,10 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     result = run.load(HeadBias.load)
     studies = [part.load(AblationStudy.load) for part in others if part.command == "ablate"]
     n_heads = int(result.category["head"].max()) + 1
-    config = result.record.config
     return {
         "layers": list(result.record.model.layers),
         "heads": n_heads,
-        "reading": {
-            "causal": result.record.model.attention == "causal",
-            "combine": config.combine,
-        },
+        "reading": {"causal": result.record.model.attention == "causal"},
         "categories": {
             category: {
                 "maps": _maps(result, category),

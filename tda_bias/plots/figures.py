@@ -58,7 +58,7 @@ from tda_bias.runs.figures import (
 from tda_bias.runs.run import Run
 from tda_bias.runs.text import counted
 from tda_bias.scores.stereoset_scores import StereoSetScores
-from tda_bias.types import CATEGORIES, Combine
+from tda_bias.types import CATEGORIES
 
 
 def _column(height: float, plot: Callable[..., object], *arguments: object, text: str) -> Figure:
@@ -75,8 +75,7 @@ def step_function(runs: Sequence[Run]) -> Figure:
     """The births of the run's example text as a step function."""
     example = ExamplePattern.read(runs[0])
     text = f"{example.model}, {example.first}, one text of {len(example.tokens)} tokens."
-    plot = partial(plot_step_function, combine=_combine(runs[0]))
-    return _column(2.6, plot, example, text=text)
+    return _column(2.6, plot_step_function, example, text=text)
 
 
 def pattern(runs: Sequence[Run]) -> Figure:
@@ -91,17 +90,12 @@ def filtration(runs: Sequence[Run]) -> Figure:
     """The graph of the example's first tokens, edge by edge."""
     example = ExamplePattern.read(runs[0])
     return captioned(
-        filtration_figure(example, _combine(runs[0])),
+        filtration_figure(example),
         f"{example.model}, {example.first}, the first tokens of one text. "
         "Edges are dropped from the weakest; solid ones form the maximum spanning tree: "
         "dropping one gives birth to a component, dropping a dashed one is the death of a cycle. "
         "The two sorted sets of weights are all that the statistic sees.",
     )
-
-
-def _combine(run: Run) -> Combine:
-    """The run's rule that combines the attention of both directions into an edge weight."""
-    return run.load(HeadBias.load).record.config.combine
 
 
 def swap(_: Sequence[Run]) -> Figure:

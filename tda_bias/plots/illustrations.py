@@ -27,7 +27,7 @@ from tda_bias.heads.resampled import (
 from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
-from tda_bias.types import Attention, Combine
+from tda_bias.types import Attention
 
 _N_STEPS, _N_TOKENS = 4, 6
 # Texts of each made-up cluster, those that change places, and their steps.
@@ -56,15 +56,13 @@ def plot_attention(
     return ax
 
 
-def plot_step_function(
-    example: ExamplePattern, *, combine: Combine = "max", ax: Axes | None = None
-) -> Axes:
+def plot_step_function(example: ExamplePattern, *, ax: Axes | None = None) -> Axes:
     """The births of one text: their pseudo-inverse, and its mean over a few equal steps.
 
     Source: Varadarajan & Songdechakraiwut, figure 1.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    sets = births_deaths(example.of(example.first), attention=example.attention, combine=combine)
+    sets = births_deaths(example.of(example.first), attention=example.attention)
     births = sets.births
     values = np.sort(np.asarray(births, dtype=float))
     m = len(values)
@@ -118,7 +116,7 @@ def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
 # -- the filtration, step by step ------------------------------------------------------------------
 
 
-def filtration_figure(example: ExamplePattern, combine: Combine = "max") -> Figure:
+def filtration_figure(example: ExamplePattern) -> Figure:
     """The graph of the first tokens of a text while its edges are dropped, weakest first.
 
     A causal model's first tokens see nothing of what follows, so their graph is that of a text that
@@ -126,14 +124,14 @@ def filtration_figure(example: ExamplePattern, combine: Combine = "max") -> Figu
     """
     n_tokens = min(_N_TOKENS, len(example.tokens))
     pattern = example.of(example.first)[:n_tokens, :n_tokens]
-    graph = token_graph(example.tokens[:n_tokens], pattern, example.attention, combine)
+    graph = token_graph(example.tokens[:n_tokens], pattern, example.attention)
     weights = sorted(data["weight"] for _, _, data in graph.edges(data=True))
     figure = print_figure(PAGE, 4.4)
     axes = figure.subplots(2, 3)
     cuts = [0, len(weights) // 3, 2 * len(weights) // 3, len(weights) - 2, len(weights)]
     for ax, dropped in zip(axes.flat, cuts, strict=False):
         plot_filtration_step(graph, dropped, ax=ax)
-    plot_sorted_sets(pattern, example.attention, combine, ax=axes.flat[-1])
+    plot_sorted_sets(pattern, example.attention, ax=axes.flat[-1])
     return figure
 
 
@@ -173,15 +171,11 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
 
 
 def plot_sorted_sets(
-    pattern: Float[np.ndarray, "query key"],
-    attention: Attention,
-    combine: Combine = "max",
-    *,
-    ax: Axes | None = None,
+    pattern: Float[np.ndarray, "query key"], attention: Attention, *, ax: Axes | None = None
 ) -> Axes:
     """Births (weights of the tree) and deaths (all others), sorted: all the statistic sees."""
     ax = ax or plt.subplots(layout="constrained")[1]
-    sets = births_deaths(pattern, attention=attention, combine=combine)
+    sets = births_deaths(pattern, attention=attention)
     for values, colour, marker, name in (
         (sets.births, ORANGE, "o", "births (tree)"),
         (sets.deaths, BLUE, "s", "deaths (others)"),
@@ -198,13 +192,10 @@ def plot_sorted_sets(
 
 
 def token_graph(
-    tokens: Sequence[str],
-    pattern: Float[np.ndarray, "query key"],
-    attention: Attention,
-    combine: Combine = "max",
+    tokens: Sequence[str], pattern: Float[np.ndarray, "query key"], attention: Attention
 ) -> nx.Graph:
     """The complete graph of tokens; edges know whether the maximum tree holds them."""
-    weight = edge_weights(torch.from_numpy(pattern.copy()), attention=attention, combine=combine)
+    weight = edge_weights(torch.from_numpy(pattern.copy()), attention)
     graph = nx.Graph()
     for node, token in enumerate(tokens):
         graph.add_node(node, token=textwrap.shorten(token, 12, placeholder="…"))

@@ -23,9 +23,7 @@ VERSION = 2
 V = TypeVar("V")
 # Commands whose runs have figures.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
-_PACKAGES = (
-    "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
-)
+_PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 
 
 def package_versions() -> dict[str, str]:

@@ -110,10 +110,7 @@ def cluster_mean(
     weighted residuals, the variance is the sum of r^2 / (1 - a) over the squared weight, and with
     b = a^2 / (1 - a) the degrees of freedom are 1 / (sum a^2 + (sum b)^2 - sum b^2).
 
-    Args:
-        values: Of each item; NaN ones are left out.
-        cluster: Of each item, any labels; None if each item is its own.
-        weight: Of each item, above 0; all alike if None.
+    Items with NaN are left out. Without ``cluster`` each item is its own; weights are above 0.
     """
     known = np.isfinite(values)
     y = np.asarray(values, float)[known]
@@ -143,13 +140,8 @@ def jackknife_mean(
     distance from the mean away. So 1 / a - 1 times the change of any quantity is, to first order,
     what the cluster's own value is for a mean.
 
-    Args:
-        whole: The quantity: a norm, the logarithm of a ratio.
-        without: The same without each cluster in turn.
-        weight: Of each cluster, above 0; all alike if None.
-
-    Returns:
-        ``whole`` with its standard error, which is NaN where a value is not finite.
+    ``whole`` is the quantity, such as a norm, and ``without`` the same without each cluster in
+    turn. Its standard error is NaN where a value is not finite.
     """
     n = len(without)
     w = np.ones(n) if weight is None else weight
@@ -185,13 +177,8 @@ def flip_pvalue(
 ) -> float:
     """Two-sided p of a sum when whole clusters change their sign: of "no effect in new clusters".
 
-    Exact for effects of clusters that are symmetric about 0; all flips of up to 12 clusters.
-
-    Args:
-        values: Of each item, none NaN.
-        cluster: Of each item.
-        n_resamples: Random flips of more clusters.
-        rng: The generator they come from.
+    Exact for effects of clusters that are symmetric about 0; all flips of up to 12 clusters, so
+    many random ones of more. No value may be NaN.
     """
     number = np.unique(np.asarray(cluster), return_inverse=True)[1]
     sums = np.bincount(number, weights=values)

@@ -32,13 +32,7 @@ def generator(seed: int, *names: str) -> np.random.Generator:
 def permutations_within(
     strata: Sequence[str] | np.ndarray, n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "draw item"]:
-    """Random orders of items that exchange items of the same stratum only.
-
-    Args:
-        strata: The stratum of each item: its category, its target.
-        n: Number of orders.
-        rng: The generator they come from.
-    """
+    """Random orders of items that exchange items of the same stratum only."""
     labels = np.asarray(strata)
     drawn = np.tile(np.arange(len(labels)), (n, 1))
     for label in np.unique(labels):
@@ -49,11 +43,9 @@ def permutations_within(
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Draw the member of every set that stands for its first one.
+    """Which member of every set stands for its first one in each draw; 0 is that one itself.
 
-    Attributes:
-        member: ``(draw, set)``; 0 is the member that really came first.
-        exact: Whether these are all arrangements there are.
+    ``exact`` if these are all arrangements there are.
     """
 
     member: Int[np.ndarray, "draw set"]
@@ -68,12 +60,8 @@ def exchanges(
 ) -> Exchanges:
     """Exchanges of an original with its twins: one member of each set, all alike probable.
 
-    For sets of two this is the sign flip of their difference.
-
-    Args:
-        size: Members of each set, at least 1.
-        n_resamples: Random draws, where there are more than ``ENUMERATED`` arrangements.
-        rng: The generator they come from.
+    For sets of two this is the sign flip of their difference. Up to ``ENUMERATED`` arrangements are
+    enumerated, of more so many are drawn.
     """
     if np.sum(np.log2(size)) <= np.log2(ENUMERATED):
         every = np.indices(tuple(size)).reshape(len(size), -1).T
@@ -111,14 +99,10 @@ def share_reached(
     *,
     exact: bool = False,
 ) -> Float[np.ndarray, "*test"]:
-    """Permutation p of values at least as large as the observed ones; ties count.
+    """Permutation p of values at least as large as the observed ones; ties count, NaN stays NaN.
 
-    For a two-sided p give the sizes of both.
-
-    Args:
-        null: Values under permutation.
-        observed: The values themselves; where one is NaN, so is its p.
-        exact: Whether ``null`` are all arrangements there are, the observed one among them.
+    For a two-sided p give the sizes of both. ``exact`` if ``null`` are all arrangements there are,
+    the observed one among them.
     """
     count = np.asarray((null >= observed - tolerance(observed)).sum(0))
     pvalue = permutation_pvalue(count, len(null), exact)
@@ -144,12 +128,7 @@ def family_wise_share(
     *,
     exact: bool = False,
 ) -> Float[np.ndarray, " test"]:
-    """Permutation p of each value among the largest values of all tests together; ties count.
-
-    Args:
-        largest: The largest value of all tests in each draw.
-        observed: The values themselves; where one is NaN, so is its p.
-        exact: As in ``share_reached``.
+    """Permutation p of each value among the largest of all tests per draw; see ``share_reached``.
 
     Source: Westfall & Young (1993), single-step maxT.
     """
@@ -185,11 +164,7 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 
 
 def smallest_effect(n: float) -> float:
-    """The mean, in SDs, that a two-sided t-test of n items at .05 finds with probability .8.
-
-    Args:
-        n: Items, at least 2; degrees of freedom and one.
-    """
+    """The mean in SDs that a two-sided t-test of n items at .05 finds four times out of five."""
     critical = stats.t.ppf(0.975, n - 1)
 
     def lacking(mean: float) -> float:
@@ -248,15 +223,7 @@ def chance_correlation(
     *,
     of: Literal["ranks", "values"],
 ) -> tuple[float, float, float, float]:
-    """A correlation beside what chance gives.
-
-    Args:
-        x: One number per item.
-        y: Another one.
-        strata: Items of a stratum are exchanged.
-        n_resamples: Permutations.
-        rng: The generator they come from.
-        of: Spearman's, of ``ranks``, or Pearson's, of ``values``.
+    """A correlation, of ranks (Spearman's) or values (Pearson's), beside what chance gives.
 
     Returns:
         The correlation, the limits of the middle 95 % under exchange, and the one-sided p; NaN for

@@ -1,9 +1,8 @@
 """Patterns of a group's texts to inner products of their step functions, some layers at a time.
 
-Everything that is computed of a group's texts follows from the inner products of their step
-functions about a common origin, here their mean: squared distances to any centre, hence variances,
-and differences. The matrices do not grow with the length of the texts, and a (text, step) array
-never exists: steps are made and used a block at a time.
+Everything that is computed of a group follows from these products about the texts' mean: squared
+distances to any centre, hence variances, and differences. Steps are made and used a block at a
+time: a (text, step) array never exists.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from torch import Tensor
 from tda_bias.topology.persistence import (
     Rows,
     Task,
+    at_least_single,
     edge_weights,
     in_threads,
-    kernel_input,
     n_births,
     n_deaths,
     padded_births_deaths,
     pays,
     tasks_of,
 )
-from tda_bias.topology.steps import StepGrid
-from tda_bias.types import Attention, Backend, Combine, Distance, InputError
+from tda_bias.topology.steps import step_columns
+from tda_bias.types import Attention, InputError
 
 # Number of births and deaths of a text, by homology dimension.
 _SIZE_OF = (n_births, n_deaths)
 # Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
-# Beyond this, sets that wait for the rest of their group wait in a file without a name in the
-# temporary folder, which the system removes whatever happens.
+# Beyond this, sets wait for the rest of their group in a file without a name in the temporary
+# folder, which the system removes whatever happens.
 MOST_BYTES = 256_000_000
 # Sorted sets and Gram matrices that are in memory at a time when a group is complete.
 WORKING_BYTES = 64_000_000
@@ -59,36 +58,18 @@ class GroupSampler:
     Births and deaths are computed as patterns come. Inner products need all texts of the group, so
     the sorted sets, half as large as the patterns, wait for the last one.
 
-    Args:
-        n_tokens: Numbers of tokens of all texts of the group, at least 3; the text indices of
-            batches are places in it.
-        n_layers: Layers with attention.
-        attention: Direction of the model's attention.
-        combine: As in ``births_deaths``.
-        backend: As in ``births_deaths``.
-        distance: As in ``StepGrid``.
-
-    Attributes:
-        grids: One per dimension.
+    ``n_tokens`` are those of all texts of the group, at least 3 each; the text indices of batches
+    are places in it. ``n_steps`` is by dimension the size of the group's largest set.
     """
 
     def __init__(
-        self,
-        n_tokens: Int[np.ndarray, " text"],
-        *,
-        n_layers: int,
-        attention: Attention,
-        combine: Combine,
-        backend: Backend,
-        distance: Distance,
+        self, n_tokens: Int[np.ndarray, " text"], *, n_layers: int, attention: Attention
     ) -> None:
         self._n_tokens = n_tokens
         self._n_layers = n_layers
         self._attention: Attention = attention
-        self._combine: Combine = combine
-        self._backend: Backend = backend
         sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in _SIZE_OF]
-        self.grids = tuple(StepGrid.for_sizes(distance, of_dim) for of_dim in sizes)
+        self.n_steps = [int(of_dim.max()) for of_dim in sizes]
         # The births of all texts, then their deaths.
         ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
         self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
@@ -107,12 +88,7 @@ class GroupSampler:
         text: Int[Tensor, " text"],
         length: Int[Tensor, " text"],
     ) -> None:
-        """Births and deaths of some texts; patterns are not kept.
-
-        Args:
-            patterns: Beyond a text's length, anything.
-            text: Index of each text.
-            length: Its number of tokens, on the CPU.
+        """Births and deaths of some texts; patterns, anything beyond a text's length, are not kept.
 
         Raises:
             InputError: if the temporary folder is full.
@@ -127,11 +103,10 @@ class GroupSampler:
         self._forget()
 
     def _prepared(self, patterns: Tensor) -> Float[np.ndarray, "row value"]:
-        """An empty row of births and deaths for every layer and head."""
         rows = self._n_layers * patterns.shape[2]
         self._device = patterns.device
         entries = rows * int((self._n_tokens**2).sum())
-        self._compiled = self._backend == "mst" and pays(patterns.device, entries)
+        self._compiled = pays(patterns.device, entries)
         dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
         shape = rows, int(self._offsets[1][-1])
         if rows * shape[1] * dtype.itemsize <= MOST_BYTES:
@@ -140,7 +115,7 @@ class GroupSampler:
         return np.frombuffer(self._file, dtype).reshape(shape)
 
     def _forget(self) -> None:
-        """Let what is in the file count as memory of this process no longer."""
+        """What is in the file shall not count as memory of this process."""
         if self._file is not None:
             self._file.madvise(mmap.MADV_DONTNEED)
 
@@ -150,9 +125,9 @@ class GroupSampler:
         tasks: list[Task] = []
         for place, (number, n) in enumerate(zip(text.tolist(), length.tolist(), strict=True)):
             matrices = patterns[place, :, :, :n, :n].flatten(0, 1)
-            take_larger, matrices = kernel_input(matrices, self._attention, self._combine)
             births, deaths = (Rows(sets, int(offsets[number])) for offsets in self._offsets)
-            tasks += tasks_of(matrices.numpy(), births, deaths, take_larger=take_larger)
+            weights = at_least_single(matrices).numpy()
+            tasks += tasks_of(weights, births, deaths, self._attention)
         in_threads(tasks)
 
     def _add_batched(
@@ -164,10 +139,8 @@ class GroupSampler:
             lengths = length[chosen]
             n = int(lengths.max())
             matrices = patterns[chosen.to(patterns.device), :, :, :n, :n]
-            weights = edge_weights(
-                matrices.flatten(1, 2), attention=self._attention, combine=self._combine
-            )
-            both = padded_births_deaths(weights, lengths, backend=self._backend)
+            weights = edge_weights(matrices.flatten(1, 2), self._attention)
+            both = padded_births_deaths(weights, lengths)
             computed = [values.cpu().numpy() for values in both]
             for index, number in enumerate(text[chosen].tolist()):
                 for offsets, values in zip(self._offsets, computed, strict=True):
@@ -203,8 +176,8 @@ class GroupSampler:
                 # Not every device has double precision.
                 where = torch.device("cpu") if self._device.type == "mps" else self._device
                 some = values if self._compiled else torch.from_numpy(values).to(where)
-                for of_dim, offsets, grid in zip(parts, self._offsets, self.grids, strict=True):
-                    of_dim.append(gram_matrices(some, offsets, grid, compiled=self._compiled))
+                for of_dim, offsets, n in zip(parts, self._offsets, self.n_steps, strict=True):
+                    of_dim.append(gram_matrices(some, offsets, n))
                 self._forget()
             yield [
                 tuple(
@@ -216,11 +189,7 @@ class GroupSampler:
 
 
 def _temporary_file(size: int) -> mmap.mmap:
-    """A file of some bytes in the temporary folder, without a name, as memory.
-
-    Raises:
-        InputError: if there is no room for it.
-    """
+    """A file of some bytes in the temporary folder, without a name, as memory."""
     try:
         with tempfile.TemporaryFile() as file:
             # Room is taken now: a mapped file that grows on a full disk kills the process.
@@ -240,44 +209,39 @@ def _temporary_file(size: int) -> mmap.mmap:
 def gram_matrices(
     values: Float[np.ndarray | Tensor, "row values"],
     offsets: Int[np.ndarray, " text+1"],
-    grid: StepGrid,
-    *,
-    compiled: bool,
+    n_steps: int,
 ) -> tuple[Float64[Tensor, "row text text"], Float64[Tensor, "row text"]]:
     """Inner products of the step functions of all pairs of texts and sums of the sets, on the CPU.
 
     Args:
-        values: Sorted sets of all texts one after the other, one row per head; NumPy where
-            ``compiled``.
-        offsets: Where the set of each text begins in a row, and where the last ends; no set is
-            empty.
-        grid: Made for these sizes.
-        compiled: Use the kernel, which knows step functions only; otherwise torch, on the device of
-            ``values``.
+        values: Sorted sets of all texts one after the other, one row per head; NumPy for the
+            compiled kernel, a tensor for torch on its device.
+        offsets: Where each text's set, which is not empty, begins in a row, and the last ends.
+        n_steps: At least the size of the largest set.
 
     Returns:
         <f_i - c, f_j - c> / n_steps, c the mean of the step functions of all texts, in squared
         attention-weight units; and the sums.
     """
-    if compiled and isinstance(values, np.ndarray) and grid.grid is None:
-        return _compiled(values, offsets, grid)
-    return _batched(torch.as_tensor(values), offsets, grid)
+    if isinstance(values, np.ndarray):
+        return _compiled(values, offsets, n_steps)
+    return _batched(values, offsets, n_steps)
 
 
-def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> tuple[Tensor, Tensor]:
+def _compiled(values: np.ndarray, offsets: np.ndarray, n_steps: int) -> tuple[Tensor, Tensor]:
     from tda_bias.topology.kernels import kernels
 
     rows, texts = len(values), len(offsets) - 1
-    step = max(1, _TASK_PRODUCTS // (texts * texts * grid.n_steps))
-    starts = range(0, grid.n_steps, _TASK_STEPS)
+    step = max(1, _TASK_PRODUCTS // (texts * texts * n_steps))
+    starts = range(0, n_steps, _TASK_STEPS)
     products = np.empty((len(starts), rows, texts, texts))
     sums = np.empty((rows, texts))
     fill = kernels(values.dtype).fill_gram
 
     def task(part: slice, piece: int) -> None:
         start = starts[piece]
-        last = min(start + _TASK_STEPS, grid.n_steps)
-        fill(values[part], offsets, grid.n_steps, start, last, products[piece, part])
+        last = min(start + _TASK_STEPS, n_steps)
+        fill(values[part], offsets, n_steps, start, last, products[piece, part])
         if piece == 0:
             sets = values[part, : offsets[-1]]
             np.add.reduceat(sets, offsets[:-1], axis=1, dtype=np.float64, out=sums[part])
@@ -285,21 +249,21 @@ def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> tuple[
     parts = [slice(start, start + step) for start in range(0, rows, step)]
     in_threads([partial(task, part, piece) for part in parts for piece in range(len(starts))])
     total = products[0] if len(starts) == 1 else products.sum(0)
-    total /= grid.n_steps
+    total /= n_steps
     return torch.from_numpy(total), torch.from_numpy(sums)
 
 
-def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> tuple[Tensor, Tensor]:
+def _batched(values: Tensor, offsets: np.ndarray, n_steps: int) -> tuple[Tensor, Tensor]:
     rows, texts = len(values), len(offsets) - 1
     sets = [values[:, start:stop] for start, stop in pairwise(offsets)]
     products = values.new_zeros((rows, texts, texts), dtype=torch.float64)
     width = max(1, _BLOCK_ELEMENTS // (rows * texts))
-    for start in range(0, grid.n_steps, width):
-        stop = min(start + width, grid.n_steps)
+    for start in range(0, n_steps, width):
+        stop = min(start + width, n_steps)
         block = torch.stack(
-            [grid.columns(of_text.double(), start, stop) for of_text in sets], dim=1
+            [step_columns(of_text.double(), n_steps, start, stop) for of_text in sets], dim=1
         )
         block -= block.mean(1, keepdim=True)
         products.baddbmm_(block, block.mT)
     sums = torch.stack([of_text.sum(1, dtype=torch.float64) for of_text in sets], dim=1)
-    return (products / grid.n_steps).cpu(), sums.cpu()
+    return (products / n_steps).cpu(), sums.cpu()

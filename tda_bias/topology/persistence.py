@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, assert_never, get_args
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.types import Attention, Backend, Combine, InputError
+from tda_bias.types import Attention, InputError
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 Task = Callable[[], None]
@@ -50,62 +50,45 @@ def n_deaths(n_tokens: int) -> int:
     return max((n_tokens - 1) * (n_tokens - 2) // 2, 0)
 
 
-def births_deaths(
-    pattern: Array,
-    *,
-    attention: Attention = "causal",
-    combine: Combine = "max",
-    backend: Backend = "mst",
-) -> BirthsDeaths[Array]:
+def births_deaths(pattern: Array, *, attention: Attention = "causal") -> BirthsDeaths[Array]:
     """Births and deaths of the graph filtration of attention patterns.
+
+    Compiled on a processor, in torch on accelerators and for a few small matrices: the same to the
+    last digit.
 
     Args:
         pattern: Attention weights ``(..., query, key)``, NumPy or torch, any floating type; half
             precision is computed in float32.
         attention: ``causal`` takes the weight of tokens i < j from ``pattern[j, i]`` and reads
-            nothing else; ``bidirectional`` combines ``pattern[i, j]`` and ``pattern[j, i]``.
-        combine: How the two directions are combined: the larger, or the mean.
-        backend: ``mst``, the spanning tree: compiled for a processor, ``torch`` on accelerators and
-            for a few small matrices. ``torch``: all matrices at once, on any device. ``gudhi``:
-            the reference, one matrix at a time. The first two give the same to the last digit.
+            nothing else; ``bidirectional`` the larger of ``pattern[i, j]`` and ``pattern[j, i]``.
 
     Returns:
         Sorted births ``(..., n - 1)`` and deaths ``(..., (n - 1)(n - 2) / 2)``, attention-weight
         units, of the kind that came in. One token gives two empty sets, two give no deaths.
 
     Raises:
-        InputError: if the pattern is not square, is empty, holds NaN or infinities, or an option
-            is unknown.
+        InputError: if the pattern is not square, is empty, or holds NaN or infinities.
     """
     if isinstance(pattern, np.ndarray):
-        sets = births_deaths(
-            torch.from_numpy(np.ascontiguousarray(pattern)),
-            attention=attention,
-            combine=combine,
-            backend=backend,
-        )
+        tensor = torch.from_numpy(np.ascontiguousarray(pattern))
+        sets = births_deaths(tensor, attention=attention)
         return BirthsDeaths(sets.births.numpy(), sets.deaths.numpy())
-    _check(pattern, attention, combine, backend)
+    _check(pattern, attention)
     leading, n = pattern.shape[:-2], pattern.shape[-1]
     flat = pattern.detach().reshape(leading.numel(), n, n)
-    if backend == "mst" and pays(flat.device, flat.numel()):
-        births, deaths = _compiled(flat, attention, combine)
+    if pays(flat.device, flat.numel()):
+        births, deaths = _compiled(flat, attention)
     else:
-        refuse_non_finite(torch.isfinite(flat).all())
-        weights = edge_weights(flat.unsqueeze(1), attention=attention, combine=combine)
-        lengths = torch.full((len(flat),), n)
-        births, deaths = padded_births_deaths(weights, lengths, backend=backend)
+        _refuse_non_finite(torch.isfinite(flat).all())
+        weights = edge_weights(flat.unsqueeze(1), attention)
+        births, deaths = padded_births_deaths(weights, torch.full((len(flat),), n))
     return BirthsDeaths(births.reshape(*leading, -1), deaths.reshape(*leading, -1))
 
 
-def _check(pattern: Tensor, attention: str, combine: str, backend: str) -> None:
-    for name, value, allowed in (
-        ("attention", attention, get_args(Attention)),
-        ("combine", combine, get_args(Combine)),
-        ("backend", backend, get_args(Backend)),
-    ):
-        if value not in allowed:
-            raise InputError(f"`{name}` must be one of {', '.join(allowed)}; got {value!r}")
+def _check(pattern: Tensor, attention: str) -> None:
+    if attention not in get_args(Attention):
+        allowed = ", ".join(get_args(Attention))
+        raise InputError(f"`attention` must be one of {allowed}; got {attention!r}")
     if pattern.ndim < 2 or pattern.shape[-1] != pattern.shape[-2] or pattern.shape[-1] == 0:
         shape = tuple(pattern.shape)
         raise InputError(f"`pattern` must have the shape (..., n, n) with n >= 1; got {shape}")
@@ -114,85 +97,56 @@ def _check(pattern: Tensor, attention: str, combine: str, backend: str) -> None:
 
 
 def _compiled(
-    pattern: Float[Tensor, "matrix query key"], attention: Attention, combine: Combine
+    pattern: Float[Tensor, "matrix query key"], attention: Attention
 ) -> tuple[Tensor, Tensor]:
-    take_larger, readable = kernel_input(pattern, attention, combine)
-    matrices, n = readable.shape[:2]
-    births = readable.new_empty(matrices, n_births(n))
-    deaths = readable.new_empty(matrices, n_deaths(n))
-    in_threads(
-        tasks_of(
-            readable.numpy(),
-            Rows(births.numpy()),
-            Rows(deaths.numpy()),
-            take_larger=take_larger,
-            check=True,
-        )
-    )
+    weights = at_least_single(pattern)
+    matrices, n = weights.shape[:2]
+    births = weights.new_empty(matrices, n_births(n))
+    deaths = weights.new_empty(matrices, n_deaths(n))
+    rows = Rows(births.numpy()), Rows(deaths.numpy())
+    in_threads(tasks_of(weights.numpy(), *rows, attention, check=True))
     return births, deaths
 
 
-def kernel_input(
-    pattern: Float[Tensor, "... query key"], attention: Attention, combine: Combine
-) -> tuple[bool, Float[Tensor, "... query key"]]:
-    """True if the larger of two directions counts, and weights to be read in this way."""
-    if attention == "bidirectional" and combine != "max":
-        return False, edge_weights(pattern, attention=attention, combine=combine)
-    return attention == "bidirectional", _at_least_single(pattern)
-
-
-def _at_least_single(pattern: Tensor) -> Tensor:
+def at_least_single(pattern: Tensor) -> Tensor:
+    """The pattern in single or double precision."""
     return pattern if pattern.dtype in (torch.float32, torch.float64) else pattern.float()
 
 
 def edge_weights(
-    pattern: Float[Tensor, "... query key"], *, attention: Attention, combine: Combine
+    pattern: Float[Tensor, "... query key"], attention: Attention
 ) -> Float[Tensor, "... token token"]:
     """The symmetric matrix of edge weights of a pattern; its diagonal carries no meaning."""
-    pattern = _at_least_single(pattern)
-    if attention == "causal":
-        n = pattern.shape[-1]
-        token = torch.arange(n, device=pattern.device)
-        return torch.where(token[:, None] > token, pattern, pattern.mT)
-    match combine:
-        case "max":
-            return torch.maximum(pattern, pattern.mT)
-        case "mean":
-            return (pattern + pattern.mT) / 2
-        case _:
-            assert_never(combine)
+    pattern = at_least_single(pattern)
+    if attention == "bidirectional":
+        return torch.maximum(pattern, pattern.mT)
+    token = torch.arange(pattern.shape[-1], device=pattern.device)
+    return torch.where(token[:, None] > token, pattern, pattern.mT)
 
 
 # -- all matrices at once, in torch: what accelerators run -----------------------------------------
 
 # Nothing here waits for a device or moves data off it.
 
-# Elements of the edge-weight matrices that one pass works on. On a processor: large enough that
-# the cost of a call does not matter, small enough to stay near its caches. An accelerator has to
-# be kept busy by each of the n - 1 steps.
+# Elements of the edge-weight matrices that one pass works on: near a processor's caches; enough to
+# keep an accelerator busy in each of the n - 1 steps.
 _CHUNK_ELEMENTS = 4_000_000
 _CHUNK_ELEMENTS_ON_ACCELERATOR = 128_000_000
 
 
 def padded_births_deaths(
-    weights: Float[Tensor, "text head token token"],
-    lengths: Int[Tensor, " text"],
-    *,
-    backend: Backend,
+    weights: Float[Tensor, "text head token token"], lengths: Int[Tensor, " text"]
 ) -> tuple[Float[Tensor, "text head births"], Float[Tensor, "text head deaths"]]:
     """Births and deaths of texts of different lengths that share one padded batch.
 
     Args:
         weights: Symmetric edge weights; whatever stands at or beyond a text's length is ignored.
         lengths: Number of tokens of each text, at least 1, on the CPU.
-        backend: The reference, or anything else for torch.
 
     Returns:
         Sorted along the last axis and padded with ``inf`` at its end: a text of n tokens has its
         ``n_births(n)`` and ``n_deaths(n)`` values first.
     """
-    if backend == "gudhi":
-        return _of_gudhi(weights, lengths)
     text, head, n = weights.shape[:3]
     births = weights.new_empty(text, head, n_births(n))
     deaths = weights.new_empty(text, head, n_deaths(n))
@@ -268,43 +222,6 @@ def _without(
     return edges.gather(1, death + torch.searchsorted(taken - birth, death, right=True))
 
 
-# -- the reference: GUDHI, one matrix at a time ----------------------------------------------------
-
-
-def _of_gudhi(
-    weights: Float[Tensor, "text head token token"], lengths: Int[Tensor, " text"]
-) -> tuple[Float[Tensor, "text head births"], Float[Tensor, "text head deaths"]]:
-    text, head, n = weights.shape[:3]
-    births = weights.new_full((text, head, n - 1), torch.inf)
-    deaths = weights.new_full((text, head, (n - 1) * (n - 2) // 2), torch.inf)
-    for t, length in enumerate(lengths.tolist()):
-        for h in range(head):
-            matrix = weights[t, h, :length, :length].double().cpu().numpy()
-            components, cycles = _filtered(matrix)
-            births[t, h, : len(components)] = torch.from_numpy(components)
-            deaths[t, h, : len(cycles)] = torch.from_numpy(cycles)
-    return births, deaths
-
-
-def _filtered(weights: Float[np.ndarray, "n n"]) -> tuple[np.ndarray, np.ndarray]:
-    """The filtration by descending weight."""
-    import gudhi
-
-    n = weights.shape[0]
-    tree = gudhi.SimplexTree()
-    # GUDHI ends the process on an edge that appears before its vertices: they come first of all.
-    before_all = -float(weights.max()) - 1.0
-    for token in range(n):
-        tree.insert([token], filtration=before_all)
-    for later in range(1, n):
-        for earlier in range(later):
-            tree.insert([earlier, later], filtration=-float(weights[later, earlier]))
-    tree.compute_persistence(min_persistence=-1.0, persistence_dim_max=True)
-    components = tree.persistence_intervals_in_dimension(0).reshape(-1, 2)[:, 1]
-    cycles = tree.persistence_intervals_in_dimension(1).reshape(-1, 2)[:, 0]
-    return np.sort(-components[np.isfinite(components)]), np.sort(-cycles)
-
-
 # -- compiled kernels, a few matrices per task of a thread -----------------------------------------
 
 
@@ -323,12 +240,9 @@ def pays(device: torch.device, n_elements: int) -> bool:
 def in_threads(tasks: Sequence[Task]) -> None:
     """Run tasks that release the interpreter most of their time, in as many threads as torch uses.
 
-    Each thread takes the next task when it is done with its last: where another program has a core,
-    the others do its share. Torch's own threads would wait for each other after every small step,
-    and would be as many again in each of these; they are shared out meanwhile.
-
-    Raises:
-        Exception: the first that a task raised, in their order; tasks not yet started are dropped.
+    Each thread takes the next task when it is done with its last, so that a busy core holds nobody
+    up. Torch's own threads are shared out meanwhile. After an error, tasks not yet started are
+    dropped.
     """
     before = torch.get_num_threads()
     threads = min(before, len(tasks))
@@ -347,12 +261,7 @@ def in_threads(tasks: Sequence[Task]) -> None:
 
 
 class Rows(NamedTuple):
-    """The place of sorted sets: columns of a contiguous array, a row per matrix.
-
-    Attributes:
-        values: The array.
-        at: The first column.
-    """
+    """The place of sorted sets: columns from ``at`` on of a contiguous array, a row per matrix."""
 
     values: Float[np.ndarray, "matrix row"]
     at: int = 0
@@ -371,24 +280,18 @@ def tasks_of(
     patterns: Float[np.ndarray, "matrix query key"],
     births: Rows,
     deaths: Rows,
+    attention: Attention,
     *,
-    take_larger: bool = False,
     check: bool = False,
 ) -> list[Task]:
     """Tasks that fill in the births and deaths of patterns, a few matrices each.
 
-    Args:
-        patterns: float32 or float64, any strides.
-        births: Where the sorted births go.
-        deaths: Where the sorted deaths go.
-        take_larger: The larger of the weights [i, j] and [j, i] counts; otherwise that of the
-            later token i.
-        check: Refuse NaN and infinities, wherever they stand.
+    Patterns may have any strides; ``check`` refuses NaN and infinities, wherever they stand.
     """
     matrices, n = patterns.shape[:2]
     step = max(1, _TASK_ELEMENTS // (n * n))
     parts = [slice(start, start + step) for start in range(0, matrices, step)]
-
+    take_larger = attention == "bidirectional"
     return [
         partial(_fill, patterns[part], births.part(part), deaths.part(part), take_larger, check)
         for part in parts
@@ -399,7 +302,7 @@ def _fill(patterns: np.ndarray, births: Rows, deaths: Rows, take_larger: bool, c
     from tda_bias.topology.kernels import kernels
 
     if check:
-        refuse_non_finite(np.isfinite(patterns).all())
+        _refuse_non_finite(np.isfinite(patterns).all())
     compiled = kernels(patterns.dtype)
     bits = _bits_of(patterns.dtype)
     matrices, n = patterns.shape[:2]
@@ -416,7 +319,6 @@ def _bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"i{dtype.itemsize}")
 
 
-def refuse_non_finite(finite: bool | np.bool | torch.Tensor) -> None:
-    """Raise unless all weights were finite."""
+def _refuse_non_finite(finite: bool | np.bool | torch.Tensor) -> None:
     if not finite:
         raise InputError("`pattern` holds NaN or infinite attention weights; run in float32")

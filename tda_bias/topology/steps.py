@@ -7,15 +7,14 @@ Source: Varadarajan & Songdechakraiwut, section 2.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from tda_bias.types import Distance, InputError
+from tda_bias.types import InputError
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -80,66 +79,3 @@ def step_columns(
     beyond = torch.where(whole[1:] > first, part[1:].double() / m, 0.0).to(values)
     left, right = (values.index_select(-1, i.to(values.device)) for i in (first, second))
     return torch.lerp(left, right, beyond)
-
-
-def union_grid(sizes: list[int]) -> Float[np.ndarray, " grid"]:
-    """Right ends of the intervals on which the pseudo-inverses of sets of these sizes are all flat.
-
-    The last is 1. A border that several sizes share stands once.
-    """
-    if not sizes or min(sizes) < 1:
-        raise InputError("`sizes` must be positive: a set without values has no pseudo-inverse")
-    fractions = np.concatenate([np.arange(1, m + 1) / m for m in sorted(set(sizes))])
-    # i/m of different m that are equal as fractions differ by less than this as floats; distinct
-    # ones differ by at least 1 / max(m)^2.
-    ordered = np.sort(fractions)
-    gap = np.diff(ordered, prepend=0.0)
-    return ordered[gap > 0.5 / max(sizes) ** 2]
-
-
-def exact_columns(
-    values: Float[Tensor, "... m"], grid: Float[np.ndarray, " grid"], start: int, stop: int
-) -> Float[Tensor, "... columns"]:
-    """Columns ``start`` to ``stop`` of the pseudo-inverse itself on a union grid.
-
-    Each value is multiplied by the root of its interval's relative width: the mean squared
-    difference of two such rows is the exact squared 2-Wasserstein distance of the two sets, and the
-    mean of several rows represents their exact one-dimensional barycentre.
-    """
-    m = values.shape[-1]
-    ends = grid[start:stop]
-    width = np.diff(ends, prepend=grid[start - 1] if start else 0.0)
-    middle = ends - width / 2
-    index = torch.from_numpy(np.minimum((middle * m).astype(np.int64), m - 1)).to(values.device)
-    scale = torch.from_numpy(np.sqrt(width * len(grid))).to(values)
-    return values.index_select(-1, index) * scale
-
-
-@dataclass(frozen=True)
-class StepGrid:
-    """Rows of one common length from the sets of one group and dimension.
-
-    Attributes:
-        n_steps: Length of a row.
-        grid: Interval ends of the union grid; None where sets are smoothed to the size of the
-            largest.
-    """
-
-    n_steps: int
-    grid: Float[np.ndarray, " grid"] | None
-
-    @classmethod
-    def for_sizes(cls, distance: Distance, sizes: Int[np.ndarray, " set"]) -> StepGrid:
-        """The grid of a group whose sets have these sizes, none of them 0."""
-        if distance == "exact":
-            grid = union_grid(np.unique(sizes).tolist())
-            return cls(len(grid), grid)
-        return cls(int(sizes.max()), None)
-
-    def columns(
-        self, values: Float[Tensor, "... size"], start: int, stop: int
-    ) -> Float[Tensor, "... columns"]:
-        """Columns ``start`` to ``stop`` of sorted sets of one size as rows of the grid."""
-        if self.grid is not None:
-            return exact_columns(values, self.grid, start, stop)
-        return step_columns(values, self.n_steps, start, stop)

@@ -72,7 +72,7 @@ _FLAGS = {
     f"{_H} -c sex": "`category` must be one of gender, profession, race, religion, all, which",
     f"{_H} --group boyy": "did you mean boy",
     f"{_H} --pvalue none": "`pvalue` must be one of paired, label, paper; got 'none'",
-    f"{_H} --distance far": "`distance` must be one of steps, exact; got 'far'",
+    f"{_H} --edges far": "`edges` must be one of attention, output; got 'far'",
     f"{_H} --batch-size 0": "`batch_size` must be greater than or equal to 1; got 0",
     f"{_H} --batch-size many": "integer",
     f"{_H} --n-permutations 5": "`n_permutations` must be greater than or equal to 99",

@@ -54,55 +54,49 @@ def elsewhere(path, place="elsewhere"):
     return path
 
 
-def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
-    other = elsewhere(tmp_path / "other.jsonl")
-    options = ["--data", str(other), "--top", "3", "--format", "json", "--out", str(tmp_path / "o")]
-    assert run(["confirm", str(heads), *options]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_other_data_confirm_the_first_heads_and_take_the_place_of_earlier_ones_quietly(
+    heads, tmp_path, capfd
+):
+    def confirmed(place, *more):
+        data = elsewhere(tmp_path / f"{place}.jsonl", place)
+        options = ["--data", str(data), "--out", str(tmp_path / "o"), *more]
+        assert run(["confirm", str(heads), *options]) == 0
+        return capfd.readouterr()
+
+    found = json.loads(confirmed("here", "--top", "3", "--format", "json").out)
     # z of the normal distribution: .05 / 3 above it, and four fifths of what it adds to.
     assert "a true z of 3.0 there" in found["finding"]["power"][0]
     assert len(found["heads"]) == 3
     assert {"p_other", "p_holm"} <= set(found["heads"][0])
-
-
-def test_other_data_take_the_place_of_earlier_ones_quietly(heads, tmp_path, capfd):
-    for place in ("here", "there"):
-        other = elsewhere(tmp_path / f"{place}.jsonl", place)
-        command = ["confirm", str(heads), "--data", str(other), "--top", "2", "--quiet"]
-        assert run([*command, "--out", str(tmp_path / "o")]) == 0
-        printed = capfd.readouterr()
-        assert printed.out == ""
-        assert "loading" not in printed.err
-        assert "texts" not in printed.err
+    printed = confirmed("there", "--top", "2", "--quiet")
+    assert printed.out == ""
+    assert "loading" not in printed.err
+    assert "texts" not in printed.err
     again = pd.read_csv(tmp_path / "o" / "heads" / "groups.csv")
     assert again["group"].str.endswith("there").all()
 
 
-def test_a_run_with_twins_of_a_file_needs_some_of_the_other_data(tiny_folder, tmp_path, capsys):
+def test_a_run_of_several_categories_with_twins_of_a_file(tiny_folder, tmp_path, capsys):
+    """The next command names the category, and other data need twins of their own."""
     files = {}
     other = elsewhere(tmp_path / "other.jsonl")
-    for name, data in (("run", "starter"), ("other", str(other))):
+    for name, data, category in (("run", "starter", "all"), ("other", str(other), "gender")):
         files[name] = str(tmp_path / f"twins-{name}.jsonl")
-        assert run(["twins", "--data", data, "-c", "gender", "--out", files[name]]) == 0
+        assert run(["twins", "--data", data, "-c", category, "--out", files[name]]) == 0
     folder = str(tmp_path / "run")
     model = ["--model", str(tiny_folder), "--n-permutations", "99", "-L", "2", "--out", folder]
-    texts = ["--data", "starter", "-c", "gender", "--twins", files["run"]]
+    texts = ["--data", "starter", "-c", "all", "--twins", files["run"]]
     assert run(["heads", *model, *texts]) == 0
-    command = ["confirm", folder, "--data", str(other), "--top", "2"]
+    capsys.readouterr()
+    command = ["confirm", folder, "-c", "gender", "--top", "2"]
+    assert run([*command, "--n-permutations", "99"]) == 0
+    assert f"tdabias ablate {folder} --category gender" in capsys.readouterr().out
+    command += ["--data", str(other)]
     assert run(command) == 2
     assert "read its twins from" in capsys.readouterr().err
     assert run([*command, "--twins", files["other"]]) == 0
     record = json.loads((tmp_path / "run" / "confirm" / "heads" / "run.json").read_text())
     assert record["settings"]["twins"] == files["other"]
-
-
-def test_the_next_command_names_the_category_of_a_run_with_several(tiny_folder, tmp_path, capsys):
-    folder = str(tmp_path / "run")
-    model = ["--model", str(tiny_folder), "--n-permutations", "99", "-L", "2", "--out", folder]
-    assert run(["heads", *model, "--data", "starter", "-c", "all"]) == 0
-    capsys.readouterr()
-    assert run(["confirm", folder, "-c", "gender", "--top", "2", "--n-permutations", "99"]) == 0
-    assert f"tdabias ablate {folder} --category gender" in capsys.readouterr().out
 
 
 def test_a_run_without_its_groups_says_how_to_make_them(heads, tmp_path, capsys):
@@ -205,7 +199,7 @@ def test_there_is_one_look_and_no_second(model, command, pairs, tmp_path, capsys
     assert summary["change"] == pytest.approx(summary["after"] - summary["before"], abs=1e-9)
     about = json.loads((model / "debias.json").read_text())
     assert summary["protocol"] == about["protocol"]
-    for number, again in enumerate(([], command, [*command[:-1], "all"])):
+    for number, again in enumerate(([], command)):
         assert not again or run(again) == 0  # saves models anew from the same trainings
         for folder in model.parent.glob("model*"):
             copy = shutil.copytree(folder, tmp_path / f"{number}" / folder.name)

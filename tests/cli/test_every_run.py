@@ -18,7 +18,7 @@ _TEXTS = "-m MODEL -c gender --data starter -L 4 --device cpu"
 COMMANDS = {
     "heads": (
         f"heads {_TEXTS} --n-permutations 99 --top 3",
-        "--distance exact", "distance was 'steps', now 'exact'", "p_max",
+        "--edges output", "edges was 'attention', now 'output'", "p_max",
     ),
     "scores": (
         f"stereoset {_TEXTS}", "--seed 3", "seed was 0, now 3", "icat",

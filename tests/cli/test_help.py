@@ -52,9 +52,7 @@ def test_choices_are_listed_and_what_must_be_given_is_marked(capsys, monkeypatch
     for name, choices in {
         "--pvalue": "paired, label, paper",
         "--dtype": "float32, float64, float16, bfloat16",
-        "--combine": "max, mean",
         "--format": "table, json, csv",
-        "--backend": "mst, torch, gudhi",
     }.items():
         assert f"(one of {choices}; default: " in options[name]
     assert options["--model"].rstrip(" │").endswith("(required).")

@@ -54,7 +54,7 @@ def arguments(tiny_folder, tmp_path) -> dict[str, list[str]]:
     triples = "--n-permutations 100 -c gender --data starter -L 4 --twins none --batch-size 1"
     sources = f"-a {tmp_path}/classes.yaml --words {tmp_path}/x.txt"
     return {
-        "heads": ["heads", *model, *triples.split(), "--share-prefix", "never"],
+        "heads": ["heads", *model, *triples.split()],
         "pvf": ["pvf", *model, *sources.split(), "--templates", f"{tmp_path}/templates.csv"],
     }
 

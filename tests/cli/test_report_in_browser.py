@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from tda_bias.types import Combine
+from tda_bias.types import Attention
 from tdabias_cli.main import run
 from tests.support.browser import browser_path, opened
 from tests.support.reports import HOSTILE, runs_for_report, with_tables
@@ -134,11 +134,8 @@ def test_the_slider_drops_edges_until_every_birth_and_death_has_happened(watched
     assert f"{births + 1} components, 0 cycles; {births} births" in said
 
 
-@pytest.mark.parametrize(
-    ("attention", "combine"),
-    [("causal", "max"), *(("bidirectional", how) for how in get_args(Combine))],
-)
-def test_births_in_the_page_are_those_of_the_library(watched, attention, combine):
+@pytest.mark.parametrize("attention", get_args(Attention))
+def test_births_in_the_page_are_those_of_the_library(watched, attention):
     import numpy as np
 
     from tda_bias.topology.persistence import births_deaths
@@ -151,11 +148,11 @@ def test_births_in_the_page_are_those_of_the_library(watched, attention, combine
           return [n, [...weights], edges.filter(e => e.tree).map(e => e.weight),
                   edges.filter(e => !e.tree).map(e => e.weight)];
         }""",
-        {"causal": attention == "causal", "combine": combine},
+        {"causal": attention == "causal"},
     )
     n, weights, births, deaths = found
     pattern = np.array(weights).reshape(n, n)
-    expected = births_deaths(pattern, attention=attention, combine=combine)
+    expected = births_deaths(pattern, attention=attention)
     np.testing.assert_allclose(births, expected.births)
     np.testing.assert_allclose(deaths, expected.deaths)
 

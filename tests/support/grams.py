@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tda_bias.heads.group_result import (
+    GroupResult,
+    joined_layers,
+    layer_numbers,
+    random_halves,
+)
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.hot_spots import Exchanged
 from tda_bias.heads.resampled import random_flips
@@ -22,12 +28,21 @@ class MadeUpGroup:
     layout: GroupLayout
 
     @property
+    def texts(self) -> np.ndarray:
+        """``(text, head, steps)`` of all texts in the order of the layout."""
+        parts = (self.stereotype, self.anti, self.unrelated, self.twin_stereotype, self.twin_anti)
+        return np.concatenate(parts)
+
+    @property
     def gram(self) -> np.ndarray:
         """``(head, text, text)`` about the mean of all texts."""
-        parts = (self.stereotype, self.anti, self.unrelated, self.twin_stereotype, self.twin_anti)
-        texts = np.concatenate(parts)
-        centred = np.moveaxis(texts - texts.mean(0), 1, 0)
-        return centred @ centred.mT / texts.shape[-1]
+        centred = np.moveaxis(self.texts - self.texts.mean(0), 1, 0)
+        return centred @ centred.mT / self.texts.shape[-1]
+
+    @property
+    def sums(self) -> np.ndarray:
+        """``(head, text)``."""
+        return self.texts.sum(-1).T
 
 
 def made_up_group(
@@ -75,6 +90,22 @@ def made_up_group(
         twin_a,
         GroupLayout(n, n if unrelated else 0, twin_of),
     )
+
+
+def result_of(name: str, *layers: Sequence[MadeUpGroup]) -> GroupResult:
+    """The numbers of a group of the category gender, made up for every layer and dimension."""
+    first = layers[0][0]
+    layout, n_steps = first.layout, first.anti.shape[-1]
+    halves = random_halves(layout.n, 5, np.random.default_rng(0))
+    numbers = [
+        [layer_numbers(group.gram, group.sums, layout, halves) for group in dims] for dims in layers
+    ]
+    arrays = joined_layers(numbers, len(layers)) | {
+        "n_tokens": np.full((layout.n, 3), n_steps), "n_steps": np.full(2, n_steps),
+        "length_statistic": np.zeros(2), "versions": layout.versions.context,
+        "provenance": np.array("{}"),
+    }  # fmt: skip
+    return GroupResult.from_arrays("gender", name, arrays)
 
 
 def in_groups(

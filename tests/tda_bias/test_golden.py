@@ -27,9 +27,8 @@ EXACT = {
 
 
 @pytest.mark.parametrize("case", GOLDEN["persistence"], ids=lambda c: f"n{len(c['attention'])}")
-@pytest.mark.parametrize("backend", ["mst", "gudhi"])
-def test_births_and_deaths_are_the_reference_ones(case, backend):
-    found = births_deaths(np.array(case["attention"]), backend=backend)
+def test_births_and_deaths_are_the_reference_ones(case):
+    found = births_deaths(np.array(case["attention"]))
     np.testing.assert_allclose(found.births, case["births"], **TOLERANCE)
     np.testing.assert_allclose(found.deaths, case["deaths"], **TOLERANCE)
 

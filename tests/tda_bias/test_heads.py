@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.stats import false_discovery_control
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.group_result import adjust_for_length
 from tda_bias.heads.group_statistic import group_statistic
+from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.resampled import paper_pvalue
 from tda_bias.runs.cache import Cache
 from tda_bias.twins import make_twins
@@ -26,6 +28,22 @@ NUMBERS = ["S", "relative", "var_stereotype", "var_anti", "var_unrelated", "T", 
 
 def quick(**changes) -> HeadBiasConfig:
     return QUICK.model_copy(update=changes)
+
+
+@pytest.fixture(scope="module")
+def gpt2(tiny):
+    return tiny("gpt2")
+
+
+@pytest.fixture(scope="module")
+def girl(gender):
+    return [triple for triple in gender if triple.group == "girl"]
+
+
+@pytest.fixture(scope="module")
+def plain(gpt2, gender):
+    """A run without twins; nobody changes it."""
+    return head_bias(gpt2, gender, twins=None, config=QUICK)
 
 
 # -- the definition --
@@ -72,19 +90,19 @@ def literal_steps_of(model, texts: list[str]) -> dict[tuple[int, int, int], np.n
     return found
 
 
+def n_tokens_of(model, text: str) -> int:
+    return len(model.tokenizer(text)["input_ids"])
+
+
 def texts_of(triples: list[Triple]) -> list[str]:
     return [text for triple in triples for text in triple.texts()]
 
 
 @pytest.mark.parametrize("adjust", ["none", "length"])
-def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjust):
-    model = tiny("gpt2")
-    triples = [t for t in gender if t.group == "girl"]
-    steps = literal_steps_of(model, texts_of(triples))
-    table = head_bias(model, triples, twins=None, config=quick(adjust=adjust)).table
-    n_tokens = np.array(
-        [[len(model.tokenizer(text)["input_ids"]) for text in t.texts()[:2]] for t in triples]
-    )
+def test_the_table_holds_the_statistic_computed_text_by_text(gpt2, girl, adjust):
+    steps = literal_steps_of(gpt2, texts_of(girl))
+    table = head_bias(gpt2, girl, twins=None, config=quick(adjust=adjust)).table
+    n_tokens = np.array([[n_tokens_of(gpt2, text) for text in t.texts()[:2]] for t in girl])
     assert len(table) == 2 * 2 * 4
     for row in table.to_dict("records"):
         f = steps[row["dim"], row["layer"], row["head"]]
@@ -98,12 +116,15 @@ def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjus
         )
 
 
-def test_exact_variances_are_half_the_mean_of_pots_squared_distances(tiny, gender):
+def test_variances_of_texts_of_one_length_are_half_the_mean_of_pots_distances(gpt2, girl):
     """Of a cluster in one dimension: no centre is needed to know its variance."""
-    model = tiny("gpt2")
-    triples = [t for t in gender if t.group == "girl"]
-    patterns = literal_patterns(model, texts_of(triples))
-    table = head_bias(model, triples, twins=None, config=quick(distance="exact")).table
+
+    def beginning(text: str) -> str:
+        return " ".join(gpt2.tokenizer.tokenize(text)[:12])
+
+    triples = [Triple("girl", "gender", "", *map(beginning, t.texts())) for t in girl]
+    patterns = literal_patterns(gpt2, texts_of(triples))
+    table = head_bias(gpt2, triples, twins=None, config=QUICK).table
     for dim in range(2):
         row = table.query("dim == @dim and layer == 1 and head == 2").iloc[0]
         sets = [literal_sets(pattern[1, 2])[dim] for pattern in patterns]
@@ -113,17 +134,14 @@ def test_exact_variances_are_half_the_mean_of_pots_squared_distances(tiny, gende
             np.testing.assert_allclose(row[name], np.mean(pairs) / 2, rtol=1e-3, atol=1e-8)
 
 
-def test_twins_give_the_contrasts_computed_text_by_text(tiny, gender):
+def test_twins_give_the_contrasts_computed_text_by_text(gpt2, girl):
     """As the definitions say, over all texts that are read: three of each triple, two of a twin."""
-    model = tiny("gpt2")
-    triples = [t for t in gender if t.group == "girl"]
-    twins = make_twins(triples)
-    assert len(twins) == len(triples)
-    table = head_bias(model, triples, twins=twins, config=QUICK).table
-    texts = texts_of(triples)
-    texts += [text for t in triples for text in twins.of(t)[0].texts()[:2]]
-    n = len(triples)
-    for (dim, layer, head), f in literal_steps_of(model, texts).items():
+    twins = make_twins(girl)
+    assert len(twins) == len(girl)
+    table = head_bias(gpt2, girl, twins=twins, config=QUICK).table
+    texts = texts_of(girl) + [text for t in girl for text in twins.of(t)[0].texts()[:2]]
+    n = len(girl)
+    for (dim, layer, head), f in literal_steps_of(gpt2, texts).items():
         s, a, u = f[0 : 3 * n : 3], f[1 : 3 * n : 3], f[2 : 3 * n : 3]
         s_twin, a_twin = f[3 * n :: 2], f[3 * n + 1 :: 2]
         place = (table["dim"] == dim) & (table["layer"] == layer) & (table["head"] == head)
@@ -147,15 +165,14 @@ def test_twins_give_the_contrasts_computed_text_by_text(tiny, gender):
         np.testing.assert_allclose(row["p_location_twin"], expected, atol=2 / len(signs))
 
 
-def test_the_table_has_its_columns_in_order(tiny, gender):
+def test_the_table_has_its_columns_in_order(plain):
     columns = (
         "model category group layer head dim n n_steps var_stereotype var_anti var_unrelated S "
         "relative unstable length_statistic p_paper T p_paired p_label p_max q_bh location "
         "p_location p_max_location q_location reason"
     )
-    table = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK).table
-    assert list(table.columns) == columns.split()
-    assert len(table) == 2 * 2 * 2 * 4  # groups x dimensions x layers x heads
+    assert list(plain.table.columns) == columns.split()
+    assert len(plain.table) == 2 * 2 * 2 * 4  # groups x dimensions x layers x heads
 
 
 # -- what must not matter --
@@ -168,85 +185,55 @@ def same(first: pd.DataFrame, second: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
-def test_numbers_do_not_depend_on_batches_or_shared_prefixes(tiny, gender, kind):
+def test_numbers_do_not_depend_on_batches_or_shared_prefixes(tiny, gender, kind, monkeypatch):
     model = tiny(kind)
-    plain = head_bias(model, gender, twins=None, config=quick(batch_size=1, share_prefix="never"))
-    for batch_size in (7, 32):
-        for share_prefix in ("auto", "never"):
-            changed = quick(batch_size=batch_size, share_prefix=share_prefix)
-            same(plain.table, head_bias(model, gender, twins=None, config=changed).table)
+    shared = head_bias(model, gender, twins=None, config=quick(batch_size=7))
+    sharing = {group.prefix_sharing[:2] for group in shared.record.groups}
+    assert sharing == ({"on"} if kind in ("gpt2", "llama") else {"of"})
+    monkeypatch.setattr(PatternReader, "sharing", "off")
+    same(shared.table, head_bias(model, gender, twins=None, config=quick(batch_size=1)).table)
 
 
-def test_the_order_of_triples_and_groups_does_not_matter(tiny, gender):
-    model = tiny("gpt2")
-    there, back = (
-        head_bias(model, t, twins=None, config=QUICK) for t in (gender, gender[6:] + gender[:6])
-    )
-    same(there.table, back.table)
-    pd.testing.assert_series_equal(there.table["p_paired"], back.table["p_paired"])
-
-
-def test_a_seed_fixes_everything(tiny, gender):
-    model = tiny("gpt2")
-    first, second = (head_bias(model, gender, twins=None, config=QUICK) for _ in range(2))
+def test_a_seed_fixes_everything_and_the_order_of_triples_and_groups_does_not_matter(
+    gpt2, gender, plain
+):
+    again = head_bias(gpt2, gender, twins=None, config=QUICK)
     for name in ("table", "combined", "category", "groups"):
-        pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
-    other = head_bias(model, gender, twins=None, config=quick(seed=1, n_resamples=99))
-    same(first.table, other.table)
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "bert"])
-def test_the_gudhi_backend_gives_the_same_table(tiny, gender, kind):
-    model = tiny(kind)
-    found = [
-        head_bias(model, gender, twins=None, config=quick(backend=b)).table
-        for b in ("mst", "gudhi")
-    ]
-    same(*found)
+        pd.testing.assert_frame_equal(getattr(plain, name), getattr(again, name))
+    other = head_bias(gpt2, gender[6:] + gender[:6], twins=None, config=quick(seed=1))
+    same(plain.table, other.table)
+    # Of six contexts all flips are enumerated.
+    pd.testing.assert_series_equal(plain.table["p_paired"], other.table["p_paired"])
 
 
 # -- settings that must matter --
 
 
-def test_directions_are_combined_where_attention_goes_both_ways(tiny, gender):
-    largest, mean = (
-        head_bias(tiny("bert"), gender, twins=None, config=quick(combine=c)).table["S"]
-        for c in ("max", "mean")
-    )
-    assert not np.allclose(largest, mean)
-    with pytest.raises(InputError, match="`combine` is for attention that goes both ways.*causal"):
-        head_bias(tiny("gpt2"), gender, twins=None, config=quick(combine="mean"))
-
-
 @pytest.mark.parametrize("pvalue", ["paired", "label", "paper"])
-def test_q_belongs_to_the_chosen_p(tiny, gender, pvalue):
-    from scipy.stats import false_discovery_control
-
-    table = head_bias(tiny("gpt2"), gender, twins=None, config=quick(pvalue=pvalue)).table
+def test_q_belongs_to_the_chosen_p(gpt2, girl, pvalue):
+    table = head_bias(gpt2, girl, twins=None, config=quick(pvalue=pvalue)).table
     for _, rows in table.groupby("group"):
         expected = false_discovery_control(rows[f"p_{pvalue}"])
         np.testing.assert_allclose(rows["q_bh"], expected)
 
 
-def test_combined_values_are_means_over_dimensions_and_z_over_heads(tiny, gender):
-    result = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK)
+def test_combined_values_are_means_over_dimensions_and_z_over_heads(plain):
     keys = ["group", "layer", "head"]
     for column, source in (("metric", "T"), ("statistic", "S"), ("relative", "relative")):
-        expected = result.table.groupby(keys)[source].mean().reset_index()
-        merged = result.combined.merge(expected, on=keys)
+        expected = plain.table.groupby(keys)[source].mean().reset_index()
+        merged = plain.combined.merge(expected, on=keys)
         np.testing.assert_allclose(merged[f"combined_{column}"], merged[source].to_numpy())
-        for _, rows in result.combined.groupby("group"):
+        for _, rows in plain.combined.groupby("group"):
             size = rows[f"combined_{column}"].abs()
             z = (size - size.mean()) / size.std(ddof=0)
             np.testing.assert_allclose(rows[f"z_{column}"], z, atol=1e-9)
-    means = result.combined.groupby(["layer", "head"])["z_relative"].mean().to_numpy()
-    np.testing.assert_allclose(result.category["z_relative"], means)
+    means = plain.combined.groupby(["layer", "head"])["z_relative"].mean().to_numpy()
+    np.testing.assert_allclose(plain.category["z_relative"], means)
 
 
-def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
-    result = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK)
-    for row in result.groups.to_dict("records"):
-        values = result.combined.query("group == @row['group']")["combined_metric"]
+def test_groups_hold_the_mean_and_the_extremes_over_heads(plain):
+    for row in plain.groups.to_dict("records"):
+        values = plain.combined.query("group == @row['group']")["combined_metric"]
         found = [row[f"metric_{name}"] for name in ("mean", "min", "max")]
         np.testing.assert_allclose(found, [values.mean(), values.min(), values.max()])
         assert row["n"] == 6
@@ -269,19 +256,14 @@ def test_the_record_says_what_was_run(tiny, gender):
     assert {"forward", "topology", "statistic", "inference"} <= set(record.seconds)
 
 
-def test_progress_counts_every_text_once(tiny, gender):
-    seen = []
+def test_progress_counts_every_text_once_and_the_mode_of_the_model_is_restored(tiny, gender):
+    model, seen = tiny("gpt2"), []
+    model.bridge.train()
     config = quick(batch_size=7)
-    head_bias(tiny("gpt2"), gender, twins=None, config=config, progress=lambda *a: seen.append(a))
+    head_bias(model, gender, twins=None, config=config, progress=lambda *a: seen.append(a))
+    assert model.hf_model.training
     assert seen[-1] == (36, 36)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-
-
-def test_the_mode_of_the_model_is_restored(tiny, gender):
-    model = tiny("gpt2")
-    model.bridge.train()
-    head_bias(model, gender, twins=None, config=QUICK)
-    assert model.hf_model.training
 
 
 # -- what goes wrong --
@@ -291,28 +273,22 @@ def short(text: str) -> Triple:
     return Triple("girl", "gender", text, "ran", "danced", "slept", source=f"item {text}")
 
 
-def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
-    triples = [t for t in gender if t.group == "girl"]
-    plain = head_bias(tiny("gpt2"), triples, twins=None, config=QUICK)
-    found = head_bias(tiny("gpt2"), [*triples, short("Girls")], twins=None, config=QUICK)
+def test_a_text_without_a_value_is_left_out_and_counted(gpt2, gender, plain):
+    found = head_bias(gpt2, [*gender, short("Girls")], twins=None, config=QUICK)
     (left_out,) = found.record.texts.triples_left_out
     assert left_out["source"] == "item Girls"
     assert "fewer than 3 tokens" in left_out["reason"]
-    assert set(found.table["n"]) == {6}
     same(plain.table, found.table)
 
 
-def test_a_group_of_one_triple_is_refused_by_name(tiny, gender):
-    with pytest.raises(InputError, match=r"the group 'boy' \(gender\) has 1 usable triple"):
-        few = gender[:7] if gender[6].group == "boy" else gender[5:]
-        head_bias(tiny("gpt2"), few, twins=None, config=QUICK)
-
-
-def test_what_is_no_model_and_no_triples_are_refused(tiny, gender):
+def test_what_is_no_model_no_triples_or_too_few_is_refused(gpt2, gender):
     with pytest.raises(InputError, match="`triples` is empty"):
-        head_bias(tiny("gpt2"), [], twins=None, config=QUICK)
+        head_bias(gpt2, [], twins=None, config=QUICK)
+    boys = [triple for triple in gender if triple.group == "boy"]
+    with pytest.raises(InputError, match=r"the group 'boy' \(gender\) has 1 usable triple"):
+        head_bias(gpt2, boys[:1], twins=None, config=QUICK)
     # A bridge of one's own may show other patterns than the model has.
-    for given, kind in (("gpt2", "str"), (tiny("gpt2").bridge, "TransformerBridge")):
+    for given, kind in (("gpt2", "str"), (gpt2.bridge, "TransformerBridge")):
         with pytest.raises(InputError, match=f"must come from tda_bias.load_model .*; got {kind}"):
             head_bias(given, gender, twins=None)
 
@@ -324,10 +300,9 @@ class StopError(Exception):
     pass
 
 
-def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
-    model = tiny("gpt2")
-    whole = head_bias(model, gender, twins=None, config=QUICK)
-
+def test_a_stopped_run_goes_on_where_it_was_and_serves_other_tests_without_the_model(
+    gpt2, gender, plain, tmp_path, monkeypatch
+):
     def stop(done: int, total: int) -> None:
         if done > total / 2:
             raise StopError
@@ -336,52 +311,40 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
         return Cache(tmp_path, identity)
 
     with pytest.raises(StopError):
-        head_bias(model, gender, twins=None, config=QUICK, cache=cache, progress=stop)
+        head_bias(gpt2, gender, twins=None, config=QUICK, cache=cache, progress=stop)
     assert len(list(tmp_path.glob("*.npz"))) == 1
     seen = []
     resumed = head_bias(
-        model, gender, twins=None, config=QUICK, cache=cache, progress=lambda *a: seen.append(a)
+        gpt2, gender, twins=None, config=QUICK, cache=cache, progress=lambda *a: seen.append(a)
     )
     assert seen[0] == (18, 36)
-    pd.testing.assert_frame_equal(resumed.table, whole.table)
-    pd.testing.assert_frame_equal(resumed.category, whole.category)
-    pd.testing.assert_frame_equal(resumed.groups, whole.groups)
+    pd.testing.assert_frame_equal(resumed.table, plain.table)
+    pd.testing.assert_frame_equal(resumed.category, plain.category)
+    pd.testing.assert_frame_equal(resumed.groups, plain.groups)
     shared = [group.prefix_sharing for group in resumed.record.groups]
     assert all(text.startswith("on: patterns equal") for text in shared)
-
-
-def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_path, monkeypatch):
-    model = tiny("gpt2")
-
-    def cache(identity):
-        return Cache(tmp_path, identity)
-
-    head_bias(model, gender, twins=None, config=QUICK, cache=cache)
-    monkeypatch.setattr("tda_bias.heads.patterns.PatternReader._run", None)
-    found = head_bias(model, gender, twins=None, config=quick(pvalue="label"), cache=cache)
+    monkeypatch.setattr(PatternReader, "_run", None)
+    found = head_bias(gpt2, gender, twins=None, config=quick(pvalue="label"), cache=cache)
     assert found.record.config.pvalue == "label"
-    with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):
-        head_bias(model, gender, twins=None, config=quick(distance="exact"), cache=cache)
+    with pytest.raises(InputError, match="edges was 'attention', now 'output'"):
+        head_bias(gpt2, gender, twins=None, config=quick(edges="output"), cache=cache)
 
 
-def test_several_categories_are_ranked_apart(tiny):
-    triples = load_triples("starter", limit=3)
-    result = head_bias(tiny("gpt2"), triples, twins=None, config=QUICK)
+def test_several_categories_are_ranked_apart(tiny, heads_run):
+    result, race = heads_run, load_triples("starter", category="race", limit=4)
     assert result.categories == ["gender", "profession", "race", "religion"]
-    alone = head_bias(
-        tiny("gpt2"), load_triples("starter", category="race", limit=3), twins=None, config=QUICK
-    )
+    alone = head_bias(tiny("gpt2"), race, twins=None, config=QUICK)
     np.testing.assert_allclose(result.category_map("race"), alone.category_map(), atol=1e-6)
     pd.testing.assert_frame_equal(result.top(3, category="race"), alone.top(3), atol=1e-6)
 
 
 @pytest.mark.parametrize("twinned", [0, 1])
-def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(tiny, gender, twinned):
+def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(gpt2, gender, twinned):
     """One twin in a group is nothing to test."""
     age = [replace(triple, category="age") for triple in gender if triple.group == "girl"]
     twins = make_twins([*gender, *age[:twinned]])
-    result = head_bias(tiny("gpt2"), [*gender, *age], twins=twins, config=QUICK)
-    alone = head_bias(tiny("gpt2"), age, twins=twins.only(age), config=QUICK)
+    result = head_bias(gpt2, [*gender, *age], twins=twins, config=QUICK)
+    alone = head_bias(gpt2, age, twins=twins.only(age), config=QUICK)
     pd.testing.assert_frame_equal(result.top(8, category="age"), alone.top(8))
     assert result.top(8, category="age")["z"].notna().all()
     found = {category: heads_finding(result, category) for category in result.categories}
@@ -393,17 +356,15 @@ def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(tiny, 
     assert {("gender", "twin stereotype"), ("age", "stereotype")} <= kept
 
 
-def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):
+def test_texts_that_are_all_the_same_leave_everything_undefined(gpt2):
     same = Triple("girl", "gender", "The girl sat.", "She wept.", "She wept.", "She wept.")
-    result = head_bias(
-        tiny("gpt2"), [same] * 3, twins=None, config=HeadBiasConfig(n_permutations=99)
-    )
+    result = head_bias(gpt2, [same] * 3, twins=None, config=QUICK)
     assert result.category["evidence_relative"].isna().all()
     assert result.survivors(category="gender").empty
 
 
 @pytest.mark.parametrize(("twins", "rank_by"), [("auto", "evidence"), (None, "location")])
-def test_an_adjustment_of_what_is_not_ranked_is_refused(tiny, gender, twins, rank_by):
+def test_an_adjustment_of_what_is_not_ranked_is_refused(gpt2, gender, twins, rank_by):
     config = HeadBiasConfig(adjust="length", rank_by=rank_by)
     with pytest.raises(InputError, match=f"`adjust` length .* `rank_by` {rank_by}"):
-        head_bias(tiny("gpt2"), gender, twins=twins, config=config)
+        head_bias(gpt2, gender, twins=twins, config=config)

@@ -9,6 +9,7 @@ from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import tokenize
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
+from tests.support.gudhi_sets import gudhi_sets
 from tests.support.patterns import read
 
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
@@ -41,8 +42,9 @@ def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(smollm2, tripl
     assert 0.6 < once / result.record.texts.tokens < 0.75
 
 
-def test_shared_and_plain_runs_agree(smollm2, triples, result):
-    config = HeadBiasConfig(share_prefix="never", batch_size=7, n_permutations=99)
+def test_shared_and_plain_runs_agree(smollm2, triples, result, monkeypatch):
+    monkeypatch.setattr(PatternReader, "sharing", "off")
+    config = HeadBiasConfig(batch_size=7, n_permutations=99)
     chosen = [t for t in triples if t.group == "sister"]
     plain = head_bias(smollm2, chosen, twins=None, config=config).table
     shared = result.table[result.table["group"] == "sister"]
@@ -65,13 +67,13 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
         torch.testing.assert_close(pattern, expected, rtol=0, atol=1e-5)
 
 
-def test_both_backends_agree_on_real_patterns(smollm2, triples):
+def test_births_and_deaths_of_real_patterns_are_gudhis(smollm2, triples):
     tokens = tokenize(smollm2.tokenizer, triples[:1], max_tokens=None)
     batches = list(PatternReader(smollm2, batch_size=1).read(tokens))
     pattern = batches[0].patterns[0, ::10, ::4]
-    ours, reference = births_deaths(pattern), births_deaths(pattern, backend="gudhi")
-    torch.testing.assert_close(ours.births, reference.births, rtol=0, atol=0)
-    torch.testing.assert_close(ours.deaths, reference.deaths, rtol=0, atol=0)
+    ours, (births, deaths) = births_deaths(pattern), gudhi_sets(pattern.numpy())
+    np.testing.assert_array_equal(ours.births, births)
+    np.testing.assert_array_equal(ours.deaths, deaths)
 
 
 def test_the_published_p_calls_far_more_heads_significant_than_the_paired_one(result):

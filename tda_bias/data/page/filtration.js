@@ -2,19 +2,13 @@
 // The graph filtration of a pattern: edges are dropped from the weakest; an edge of the maximum
 // spanning tree that goes gives birth to a component, any other is the death of a cycle.
 
-/** How the weights of both directions become that of an edge, by the setting `combine`. */
-const combined = {
-  max: (one, two) => Math.max(one, two),
-  mean: (one, two) => (one + two) / 2,
-};
-
 /** Edges of a pattern from the weakest on, each with whether the maximum spanning tree holds it. */
-function filtrationOf({ weights, n, causal, combine }) {
+function filtrationOf({ weights, n, causal }) {
   const edges = [];
   for (let v = 1; v < n; v += 1) {
     for (let u = 0; u < v; u += 1) {
       const later = weights[v * n + u], earlier = weights[u * n + v];
-      edges.push({ u, v, weight: causal ? later : combined[combine](later, earlier), tree: false });
+      edges.push({ u, v, weight: causal ? later : Math.max(later, earlier), tree: false });
     }
   }
   edges.sort((one, two) => one.weight - two.weight);

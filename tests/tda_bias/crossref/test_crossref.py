@@ -22,7 +22,6 @@ from tda_bias.crossref.crossref import (
     match_words,
     normalised_target,
     preferences_of_targets,
-    same_model,
     target_finding,
 )
 from tda_bias.crossref.rank_tests import correlations, head_map
@@ -81,12 +80,16 @@ def found(heads_run, said, preferences):
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_other_models_are_refused(heads_run, said, preferences):
-    other = said.record.model.model_copy(update={"weights": "else"})
-    with pytest.raises(InputError, match="models with different weights"):
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [("else", r"different weights \(tiny-gpt2 and other\)"), (None, "another version of tdabias")],
+)
+def test_other_models_are_refused(heads_run, said, preferences, weights, message):
+    other = said.record.model.model_copy(update={"weights": weights, "name": "other"})
+    with pytest.raises(InputError, match=message):
         cross_reference(heads_run, replace(said, record=RunRecord(command="pvf", model=other)))
     record = preferences.record.model_copy(update={"model": other})
-    with pytest.raises(InputError, match="models with different weights"):
+    with pytest.raises(InputError, match=message):
         cross_reference(heads_run, said, stereoset=replace(preferences, record=record))
 
 
@@ -201,15 +204,12 @@ def test_vectors_keep_layers_and_heads_in_order():
 # -- words -----------------------------------------------------------------------------------------
 
 
-def test_a_word_stands_for_its_own_target_only():
-    found = match_words(["Nurse", "software developer", "prisoner"], OCCUPATIONS)
-    assert found == {"Nurse": ("exact", "nurse")}
-
-
 OCCUPATIONS = ["nurse", "developer", "programmer", "technician", "electrician", "baker"]
 
 
-def test_a_table_made_for_the_targets_is_their_own():
+def test_a_word_stands_for_its_own_target_and_a_table_made_for_the_targets_is_their_own():
+    found = match_words(["Nurse", "software developer", "prisoner"], OCCUPATIONS)
+    assert found == {"Nurse": ("exact", "nurse")}
     found = match_words(["nurse", "Norweigan", "prisoner"], ["nurse", "Norwegian"])
     assert found == {"nurse": ("own", "nurse"), "Norweigan": ("own", "Norwegian")}
     assert normalised_target("Eriteria") == "Eritrea"
@@ -220,18 +220,6 @@ def test_fewer_than_four_common_targets_are_refused():
     behaviour = pd.DataFrame({"x": OCCUPATIONS, "r": [0.1, 0.2, 0.4, 0.5, 0.7, 0.9]})
     with pytest.raises(InputError, match="the runs have 1 common targets, 4 are needed; use a run"):
         joined(heads, behaviour)
-
-
-def test_runs_of_other_weights_are_not_joined():
-    one, two, old = (
-        RunRecord(command="heads", model=ModelRecord(name=name, weights=weights))
-        for name, weights in (("m", "a"), ("n", "b"), ("n", None))
-    )
-    same_model(one, one)
-    with pytest.raises(InputError, match=r"different weights \(m and n\)"):
-        same_model(one, two)
-    with pytest.raises(InputError, match="another version of tdabias"):
-        same_model(one, old)
 
 
 def test_every_person_of_a_target_can_be_asked_about():

@@ -17,31 +17,33 @@ CAUSAL = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "blo
 BIDIRECTIONAL = ["bert", "roberta", "t5", "bart"]
 
 
+SHARING = [kind for kind in CAUSAL if kind != "bloom"]
+
 # -- against Hugging Face --
 
 
+def same(found, expected) -> None:
+    assert set(found) == set(expected)
+    for text, pattern in expected.items():
+        torch.testing.assert_close(found[text], pattern, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", CAUSAL + BIDIRECTIONAL)
-def test_hooked_patterns_are_hugging_faces(tokenizer, kind):
+def test_patterns_are_hugging_faces_alone_in_a_padded_batch_and_after_a_shared_prefix(
+    tokenizer, kind
+):
     hf_model = tiny_hf_model(kind, len(tokenizer))
     reference = copy.deepcopy(hf_model)
     model = bridge_model(hf_model, tokenizer, name=kind)
     triples = made_up(len(tokenizer))
-    found = read(model, triples, batch_size=1, shared=False)
     texts = [ids for triple in triples for ids in triple.ids]
-    for index, ids in enumerate(texts):
-        expected = hugging_face(reference, ids)
-        assert float(expected.std(0).mean()) > 0.01, "too even to tell a wrong mask"
-        torch.testing.assert_close(found[index], expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", CAUSAL + BIDIRECTIONAL)
-def test_a_padded_batch_gives_the_patterns_of_single_texts(tokenizer, tiny, kind):
-    model, triples = tiny(kind), made_up(len(tokenizer))
-    single = read(model, triples, batch_size=1, shared=False)
-    batched = read(model, triples, batch_size=32, shared=False)
-    assert set(single) == set(batched) == set(range(12))
-    for text in single:
-        torch.testing.assert_close(batched[text], single[text], rtol=0, atol=1e-5)
+    expected = {index: hugging_face(reference, ids) for index, ids in enumerate(texts)}
+    for pattern in expected.values():
+        assert float(pattern.std(0).mean()) > 0.01, "too even to tell a wrong mask"
+    same(read(model, triples, batch_size=1, shared=False), expected)
+    same(read(model, triples, batch_size=32, shared=False), expected)
+    for batch_size in (1, 7, 32) if kind in SHARING else ():
+        same(read(model, triples, batch_size=batch_size, shared=True), expected)
 
 
 def test_dropout_is_off_also_for_a_model_left_in_training_mode(tokenizer):
@@ -57,53 +59,32 @@ def test_dropout_is_off_also_for_a_model_left_in_training_mode(tokenizer):
 
 # -- shared prefixes --
 
-SHARING = [kind for kind in CAUSAL if kind != "bloom"]
-
-
-@pytest.mark.parametrize("kind", SHARING)
-@pytest.mark.parametrize("batch_size", [1, 7, 32])
-def test_running_a_prefix_once_gives_the_patterns_of_single_texts(
-    tokenizer, tiny, kind, batch_size
-):
-    model, triples = tiny(kind), made_up(len(tokenizer))
-    single = read(model, triples, batch_size=1, shared=False)
-    shared = read(model, triples, batch_size=batch_size, shared=True)
-    assert set(shared) == set(single)
-    for text in single:
-        torch.testing.assert_close(shared[text], single[text], rtol=0, atol=1e-5)
-
 
 def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny):
     model = tiny("gpt2")
     triple = ContextTexts(([5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 4]), 3)
     single = read(model, [triple], batch_size=1, shared=False)
     shared = read(model, [triple], batch_size=3, shared=True)
-    for text in range(3):
-        torch.testing.assert_close(shared[text], single[text], rtol=0, atol=1e-5)
+    same(shared, single)
 
 
 def sharing(model, triples) -> str:
     return PatternReader(model, batch_size=8, probes=triples).sharing
 
 
-def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):
-    why = sharing(tiny("llama"), made_up(len(tokenizer)))
-    assert why.startswith("on: patterns equal the plain run's to")
-
-
 @pytest.mark.parametrize(
-    ("kind", "changes", "reason"),
+    ("kind", "changes", "prefixes", "reason"),
     [
-        ("bert", {}, "later tokens change the patterns of earlier ones"),
-        ("t5", {}, "later tokens change the patterns of earlier ones"),
-        ("bloom", {}, "does not take the attention mask"),
-        ("mistral", {"sliding_window": 6}, "patterns differ by"),
+        ("llama", {}, (4, 3, 8, 1), "on: patterns equal the plain run's to"),
+        ("bert", {}, (4, 3, 8, 1), "off: later tokens change the patterns of earlier ones"),
+        ("bloom", {}, (4, 3, 8, 1), "off: the model does not take the attention mask"),
+        ("mistral", {"sliding_window": 6}, (4, 3, 8, 1), "off: patterns differ by"),
+        ("gpt2", {}, (0, 0, 0, 0), "off: no triple's texts begin alike"),
     ],
 )
-def test_sharing_is_left_where_it_is_not_exact(tokenizer, tiny, kind, changes, reason):
-    why = sharing(tiny(kind, **changes), made_up(len(tokenizer)))
-    assert why.startswith("off: ")
-    assert reason in why
+def test_sharing_is_used_where_it_is_exact(tokenizer, tiny, kind, changes, prefixes, reason):
+    triples = made_up(len(tokenizer), prefixes=prefixes)
+    assert sharing(tiny(kind, **changes), triples).startswith(reason)
 
 
 def test_sharing_is_tried_on_the_longest_text_too(tokenizer, tiny):
@@ -114,11 +95,6 @@ def test_sharing_is_tried_on_the_longest_text_too(tokenizer, tiny):
     assert packed_most.n_packed > longest.n_packed
     why = sharing(tiny("mistral", sliding_window=8), [packed_most, longest])
     assert why.startswith("off: patterns differ by")
-
-
-def test_sharing_needs_a_common_beginning(tokenizer, tiny):
-    triples = made_up(len(tokenizer), prefixes=(0, 0, 0, 0))
-    assert sharing(tiny("gpt2"), triples) == "off: no triple's texts begin alike"
 
 
 # -- what goes wrong --

@@ -13,17 +13,9 @@ from tda_bias.heads.confirmation import (
     confirmed_on,
     splits,
 )
-from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import (
-    Contrast,
-    GroupLayout,
-    Versions,
-    contrast,
-    statistic_from_gram,
-    version_products,
-)
+from tda_bias.heads.group_statistic import Versions
 from tda_bias.types import InputError
-from tests.support.grams import made_up_group
+from tests.support.grams import made_up_group, result_of
 
 # The model's number of the one layer of the groups below.
 LAYERS = (2,)
@@ -41,34 +33,7 @@ def group_result(
             moved[:, bias_in] += 1.0
             group = replace(group, stereotype=moved)
         found.append(group)
-    layout: GroupLayout = found[0].layout
-
-    def joined(parts, kind):
-        names = kind.__dataclass_fields__
-        stacked = {}
-        for name in names:
-            values = [np.asarray(getattr(part, name)) for part in parts]
-            if name == "factor":
-                rank = max(v.shape[1] for v in values)
-                values = [np.pad(v, ((0, 0), (0, rank - v.shape[1]), (0, 0))) for v in values]
-            stacked[name] = np.stack(values, axis=-2)[..., None, :]
-        return kind(**stacked)
-
-    contrasts = [contrast(version_products(g.gram, layout)) for g in found]
-    statistics = [statistic_from_gram(g.gram, layout) for g in found]
-    return GroupResult(
-        category="gender",
-        group=f"target {number}",
-        n_tokens=np.full((9, 3), 12),
-        n_steps=np.array([11, 11]),
-        statistic=joined(statistics, type(statistics[0])),
-        contrast=joined(contrasts, Contrast),
-        versions=layout.versions,
-        item_sums=np.zeros((len(layout.versions.context), 2, 1, heads)),
-        length_statistic=np.zeros(2),
-        halves={},
-        provenance={},
-    )
+    return result_of(f"target {number}", found)
 
 
 @pytest.mark.parametrize(("n", "expected"), [(2, 1), (3, 3), (4, 3), (5, 10), (6, 10)])

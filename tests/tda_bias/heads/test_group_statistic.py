@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,14 +46,8 @@ def test_S_and_the_variances_are_the_defined_ones(seed, n, k, steps):
     np.testing.assert_allclose(found.var_anti, variance(a), rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(found.var_unrelated, variance(u), rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(found.S, literal_S(s, a, u), rtol=1e-7, atol=1e-9)
-
-
-@given(st.integers(0, 10_000), st.integers(2, 8))
-def test_S_is_exactly_a_difference_of_mean_squared_distances(seed, n):
-    s, a, u = clusters(seed, n)
-    found = group_statistic(s, a, u)
     by_q = (found.q_anti.mean(0) - found.q_stereotype.mean(0)) / found.var_unrelated
-    np.testing.assert_allclose(by_q, literal_S(s, a, u), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(by_q, found.S, rtol=1e-7, atol=1e-9)
 
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.data())
@@ -80,15 +73,6 @@ def test_the_unit_and_the_origin_of_the_weights_do_not_matter(seed, factor, shif
     np.testing.assert_allclose(plain.S, moved.S, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(plain.relative, moved.relative, rtol=1e-5, atol=1e-7)
     assert (np.abs(plain.relative) <= 1).all()
-
-
-def test_numpy_torch_and_single_precision_agree():
-    s, a, u = clusters(3)
-    double = group_statistic(s, a, u)
-    tensors = group_statistic(*(torch.from_numpy(f) for f in (s, a, u)))
-    single = group_statistic(*(torch.from_numpy(f).float() for f in (s, a, u)))
-    np.testing.assert_array_equal(tensors.S, double.S)
-    np.testing.assert_allclose(single.S, double.S, rtol=1e-4)
 
 
 def test_identical_texts_are_undefined_with_a_reason_and_not_zero():

@@ -2,40 +2,23 @@
 
 import numpy as np
 import pandas as pd
-import pytest
-import torch
 
-from tda_bias.heads.group_result import (
-    GroupResult,
-    joined_layers,
-    layer_numbers,
-    random_halves,
-)
-from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS
-
-STEPS, LAYERS, HEADS = 5, 2, 3
+from tda_bias.runs.result import writing_run
+from tda_bias.runs.run import open_run
+from tests.support.grams import made_up_group, result_of
+from tests.support.runs import record_of
 
 
 def group(name, n=4, twin_of=(0, 0, 2), seed=0):
-    """A group of made-up texts, and their step functions (dim, text, layer, head, step)."""
-    rng = np.random.default_rng(seed)
-    layout = GroupLayout(n, n, twin_of)
-    f = np.sort(rng.random((2, layout.n_texts, LAYERS, HEADS, STEPS)))
-    halves = random_halves(n, 5, rng)
-    numbers = []
-    for layer in range(LAYERS):
-        rows = torch.from_numpy(f[:, :, layer]).transpose(1, 2)  # (dim, head, text, step)
-        products, sums = (rows @ rows.mT / STEPS).numpy(), rows.sum(-1).numpy()
-        both = zip(products, sums, strict=True)
-        numbers.append([layer_numbers(*of_dim, layout, halves) for of_dim in both])
-    arrays = joined_layers(numbers, LAYERS) | {
-        "n_tokens": np.full((n, 3), STEPS), "n_steps": np.full(2, STEPS),
-        "length_statistic": np.zeros(2), "versions": layout.versions.context,
-        "provenance": np.array("{}"),
-    }  # fmt: skip
-    return GroupResult.from_arrays("gender", name, arrays), f, layout
+    """A group of two layers and three heads, and its made-up texts by layer and dimension."""
+    twins = np.bincount(twin_of, minlength=n) if len(twin_of) else 0
+    texts = [
+        [made_up_group(n, twins=twins, seed=100 * seed + 10 * layer + dim) for dim in range(2)]
+        for layer in range(2)
+    ]
+    return result_of(name, *texts), texts
 
 
 def differences(*groups):
@@ -45,15 +28,16 @@ def differences(*groups):
 
 
 def test_raw_differences_by_hand_and_their_mean_is_relative():
-    found, f, layout = group("he")
+    found, texts = group("he")
     raw = differences(found).raw
-    np.testing.assert_allclose(raw["sum"], found.item_sums[: layout.n])
-    for dim, own in enumerate(f):
-        s, a = own[layout.stereotype], own[layout.anti]
+    np.testing.assert_allclose(raw["sum"], found.item_sums[:4])
+    for layer, dim in np.ndindex(2, 2):
+        s, a = texts[layer][dim].stereotype, texts[layer][dim].anti
+        np.testing.assert_allclose(raw["sum"][:, dim, layer], (s - a).sum(-1))
         middle = (s.mean(0) + a.mean(0)) / 2
-        q_s, q_a = ((x - middle) ** 2 for x in (s, a))
-        q_s, q_a = q_s.mean(-1), q_a.mean(-1)
-        np.testing.assert_allclose(raw["dispersion"][:, dim], (q_a - q_s) / (q_a + q_s).mean(0))
+        q_s, q_a = (((x - middle) ** 2).mean(-1) for x in (s, a))
+        expected = (q_a - q_s) / (q_a + q_s).mean(0)
+        np.testing.assert_allclose(raw["dispersion"][:, dim, layer], expected)
     np.testing.assert_allclose(raw["dispersion"].mean(0), found.statistic.relative)
 
 
@@ -91,28 +75,13 @@ def test_a_head_that_does_not_vary_has_no_share():
     assert np.isnan(differences(found).raw["dispersion"][:, 0, 0, 0]).all()
 
 
-def test_what_is_written_is_read_again(tmp_path, written_run):
+def test_what_is_written_is_read_again(tmp_path):
     expected = differences(group("he")[0], group("None", n=3, twin_of=(1,), seed=1)[0])
-    run = written_run(tmp_path, expected.write)
-    found = ItemDifferences.read(run)
+    with writing_run(tmp_path, record_of()) as run:
+        expected.write(run)
+    found = ItemDifferences.read(open_run(tmp_path))
     pd.testing.assert_frame_equal(found.items, expected.items)
     assert found.layers == [0, 2]
     for kind in ("raw", "twins"):
         for name, values in getattr(expected, kind).items():
             np.testing.assert_allclose(getattr(found, kind)[name], values, rtol=1e-6)
-
-
-@pytest.fixture
-def written_run():
-    """Write a run of any record with what is given, and open it again."""
-    from tda_bias.runs.record import ModelRecord, RunRecord
-    from tda_bias.runs.result import writing_run
-    from tda_bias.runs.run import open_run
-
-    def write(folder, content):
-        record = RunRecord(command="heads", model=ModelRecord(name="m"))
-        with writing_run(folder, record) as run:
-            content(run)
-        return open_run(folder, "heads")
-
-    return write

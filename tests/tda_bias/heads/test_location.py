@@ -141,32 +141,26 @@ def test_a_category_is_the_mean_over_its_groups():
 # -- simulations: uniform under the null, power, wording alone --
 
 
-def location_twin_pvalues(seed: int, *, twins=1, **effect) -> np.ndarray:
+def pvalues_with_twins(statistic: str, seed: int, *, twins=1, **effect) -> np.ndarray:
     group = made_up_group(14, twins=twins, heads=4, seed=seed, **effect)
     found = reduced(group)
     draws = version_draws(group.layout.versions, 199, np.random.default_rng([1, seed]))
+    if statistic == "dispersion":
+        return two_sided(draws, found.dispersion / found.dispersion_total)
     null = location_under_exchange(draws, found.factor)
     return location_test(found.location_twin, null, exact=draws.exact)[0]
 
 
-def dispersion_twin_pvalues(seed: int, *, twins=1, **effect) -> np.ndarray:
-    group = made_up_group(14, twins=twins, heads=4, seed=seed, **effect)
-    found = reduced(group)
-    draws = version_draws(group.layout.versions, 199, np.random.default_rng([1, seed]))
-    return two_sided(draws, found.dispersion / found.dispersion_total)
-
-
-PVALUES = {"location": location_twin_pvalues, "dispersion": dispersion_twin_pvalues}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("twins", [1, 3])
-@pytest.mark.parametrize("statistic", PVALUES)
-@pytest.mark.parametrize("wording", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("statistic", "twins", "wording"),
+    [("location", 1, 2.0), ("location", 3, 0.0), ("dispersion", 1, 0.0), ("dispersion", 3, 2.0)],
+)
 def test_p_is_uniform_without_an_interaction_however_strong_the_wording(statistic, twins, wording):
     """A planted difference that triple and twin share is no finding."""
     seeds = range(1000, 1400)
-    found = np.array([PVALUES[statistic](seed, twins=twins, wording=wording) for seed in seeds])
+    options = {"twins": twins, "wording": wording}
+    found = np.array([pvalues_with_twins(statistic, seed, **options) for seed in seeds])
     # The heads of a group share their draws: one of them tells of the distribution.
     assert kstest(found[:, 0], "uniform").pvalue > 0.001
     assert 0.03 < np.mean(found <= 0.05) < 0.075
@@ -174,10 +168,10 @@ def test_p_is_uniform_without_an_interaction_however_strong_the_wording(statisti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("twins", [1, 3])
-def test_a_planted_interaction_is_found(twins):
-    found = [location_twin_pvalues(seed, twins=twins, bias=1.0) for seed in range(60)]
-    assert np.mean(np.array(found) <= 0.05) > 0.8
-    found = [dispersion_twin_pvalues(seed, twins=twins, spread=1.0) for seed in range(60)]
+@pytest.mark.parametrize(("statistic", "effect"), [("location", "bias"), ("dispersion", "spread")])
+def test_a_planted_interaction_is_found(twins, statistic, effect):
+    options = {"twins": twins, effect: 1.0}
+    found = [pvalues_with_twins(statistic, seed, **options) for seed in range(60)]
     assert np.mean(np.array(found) <= 0.05) > 0.8
 
 

@@ -16,9 +16,7 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.result import DebiasRun
-from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.plots.heads import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
@@ -96,11 +94,6 @@ def test_a_bar_follows_what_is_done(capsys):
     assert "10/10" in capsys.readouterr().err
 
 
-def test_a_loaded_result_shows_itself_too(heads_run, tmp_path):
-    heads_run.save(tmp_path)
-    assert HeadBias.load(tmp_path)._repr_html_() == heads_run._repr_html_()
-
-
 def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
     for k in (0, -3):
         with pytest.raises(InputError, match=f"`k` must be at least 1; got {k}"):
@@ -108,8 +101,8 @@ def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
     for call in (heads_run.top, heads_run.survivors, heads_run.category_map):
         with pytest.raises(InputError, match="`by` must be one of evidence, .* got 'foo'"):
             call(category="gender", by="foo")
-    with pytest.raises(InputError, match="`by` must be one of evidence"):
-        plot_heatmap(heads_run, category="gender", by="foo")
+        with pytest.raises(InputError, match="`category` must be one of gender, .* got 'age'"):
+            call(category="age")
 
 
 def test_the_package_lists_its_public_names_and_its_version():

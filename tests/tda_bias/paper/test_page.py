@@ -99,8 +99,8 @@ def test_only_the_papers_model_texts_and_statistic_are_like_the_paper(heads_run)
     assert unlike_the_paper(same) == []
     fewer = same.with_record(settings={"limit": 4})
     assert unlike_the_paper(fewer) == ["at most 4 triples of each group"]
-    exact = same.with_record(config=same.record.config.model_copy(update={"distance": "exact"}))
-    assert unlike_the_paper(exact) == ["distance exact, the paper's is steps"]
+    output = same.with_record(config=same.record.config.model_copy(update={"edges": "output"}))
+    assert unlike_the_paper(output) == ["edges output, the paper's is attention"]
 
 
 # -- tables --

@@ -33,8 +33,8 @@ def of(shown):
     return shown["categories"]["gender"]
 
 
-def test_the_page_knows_how_the_run_weighed_edges(shown, result):
-    assert shown["reading"] == {"causal": True, "combine": result.record.config.combine}
+def test_the_page_knows_the_direction_of_attention(shown):
+    assert shown["reading"] == {"causal": True}
 
 
 def test_the_map_that_the_run_ranks_by_comes_first(shown, result):

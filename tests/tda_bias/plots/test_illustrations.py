@@ -11,7 +11,7 @@ from tda_bias.plots.illustrations import filtration_figure, plot_step_function, 
 from tda_bias.runs.run import open_run
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
-from tda_bias.types import Attention, Combine
+from tda_bias.types import Attention
 from tests.support.models import tiny_hf_model
 
 
@@ -33,11 +33,10 @@ def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_pa
 
 
 @pytest.mark.parametrize("attention", get_args(Attention))
-@pytest.mark.parametrize("combine", get_args(Combine))
-def test_the_solid_edges_are_the_births(example, attention, combine):
+def test_the_solid_edges_are_the_births(example, attention):
     pattern = example.patterns[1, 2, :6, :6]
-    graph = token_graph(example.tokens[:6], pattern, attention, combine)
-    found = births_deaths(pattern, attention=attention, combine=combine)
+    graph = token_graph(example.tokens[:6], pattern, attention)
+    found = births_deaths(pattern, attention=attention)
     tree = sorted(d["weight"] for _, _, d in graph.edges(data=True) if d["tree"])
     rest = sorted(d["weight"] for _, _, d in graph.edges(data=True) if not d["tree"])
     np.testing.assert_allclose(tree, found.births)

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tda_bias.topology import gram as module
+from tda_bias.topology import persistence
 from tda_bias.topology.gram import GroupSampler
 from tda_bias.topology.persistence import births_deaths
-from tda_bias.topology.steps import StepGrid
+from tda_bias.topology.steps import step_columns
 from tda_bias.types import InputError
 
 N_TOKENS = np.array([9, 5, 12, 3, 12, 7])
 LAYERS, HEADS = 3, 2
-PATHS = ["compiled", "torch"]
 
 
 def causal_patterns(dtype=torch.float64) -> list[torch.Tensor]:
@@ -42,10 +42,14 @@ def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[tuple]:
     return result
 
 
-def sampler(path="compiled", **changes) -> GroupSampler:
-    options = {"attention": "causal", "combine": "max", "distance": "steps"}
-    options["backend"] = "mst" if path == "compiled" else path
-    return GroupSampler(N_TOKENS, n_layers=LAYERS, **(options | changes))
+@pytest.fixture(params=["compiled", "torch"], autouse=True)
+def path(request, monkeypatch):
+    monkeypatch.setattr(persistence, "_LARGE", 0 if request.param == "compiled" else 10**9)
+    return request.param
+
+
+def sampler(attention="causal") -> GroupSampler:
+    return GroupSampler(N_TOKENS, n_layers=LAYERS, attention=attention)
 
 
 def layers_of(parts: list) -> list:
@@ -66,26 +70,21 @@ def sampled(batches: list[tuple], **options) -> list:
     return layers_of(list(group.layers()))
 
 
-def literal(patterns, distance="steps", **options) -> np.ndarray:
+def literal(patterns, **options) -> np.ndarray:
     """(dim, layer, head, text, text) products of full rows minus their mean over texts."""
     sets = [births_deaths(pattern.numpy(), **options) for pattern in patterns]
     grams = []
     for of_dim in ([s.births for s in sets], [s.deaths for s in sets]):
-        grid = StepGrid.for_sizes(distance, np.array([v.shape[-1] for v in of_dim]))
-        full = [grid.columns(torch.from_numpy(values), 0, grid.n_steps) for values in of_dim]
+        n = max(values.shape[-1] for values in of_dim)
+        full = [step_columns(torch.from_numpy(values), n, 0, n) for values in of_dim]
         rows = np.stack(full, axis=2)
         rows -= rows.mean(2, keepdims=True)
-        grams.append(rows @ rows.swapaxes(-1, -2) / grid.n_steps)
+        grams.append(rows @ rows.swapaxes(-1, -2) / n)
     return np.array(grams)
 
 
 def grams_of(layers) -> np.ndarray:
     return np.stack([np.stack([g.numpy() for g in layer[0]]) for layer in layers], axis=1)
-
-
-@pytest.fixture(autouse=True)
-def small_is_large(monkeypatch):
-    monkeypatch.setattr("tda_bias.topology.persistence._LARGE", 0)
 
 
 ALL = [[0, 1, 2, 3, 4, 5]]
@@ -111,19 +110,19 @@ def test_a_full_disk_is_one_line(monkeypatch):
 # -- the definition --
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("distance", ["steps", "exact"])
-@pytest.mark.parametrize("parts", [ALL, SOME])
-def test_products_are_those_of_all_step_functions(path, distance, parts):
+@pytest.mark.parametrize("attention", ["causal", "bidirectional"])
+def test_products_are_those_of_all_step_functions(attention):
     patterns = causal_patterns()
-    layers = sampled(batches(patterns, *parts), path=path, distance=distance)
-    np.testing.assert_allclose(grams_of(layers), literal(patterns, distance), rtol=0, atol=1e-15)
+    if attention == "bidirectional":
+        patterns = [pattern + pattern.mT.square() for pattern in patterns]
+    layers = sampled(batches(patterns, *SOME), attention=attention)
+    expected = literal(patterns, attention=attention)
+    np.testing.assert_allclose(grams_of(layers), expected, rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("path", [*PATHS, "gudhi"])
-def test_sums_are_those_of_births_and_of_deaths(path):
+def test_sums_are_those_of_births_and_of_deaths():
     patterns = causal_patterns()
-    for layer, (_, sums) in enumerate(sampled(batches(patterns, *SOME), path=path)):
+    for layer, (_, sums) in enumerate(sampled(batches(patterns, *SOME))):
         for head in range(HEADS):
             for text, pattern in enumerate(patterns):
                 sets = births_deaths(pattern[layer, head].numpy())
@@ -131,27 +130,18 @@ def test_sums_are_those_of_births_and_of_deaths(path):
                 np.testing.assert_allclose([s[head, text] for s in sums], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("combine", ["max", "mean"])
-def test_bidirectional_patterns_combine_both_directions(path, combine):
-    patterns = [pattern + pattern.mT.square() for pattern in causal_patterns()]
-    options = {"attention": "bidirectional", "combine": combine}
-    layers = sampled(batches(patterns, *SOME), path=path, **options)
-    np.testing.assert_allclose(grams_of(layers), literal(patterns, **options), rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_half_precision_is_computed_in_single(path):
+def test_half_precision_is_computed_in_single():
     half = causal_patterns(torch.bfloat16)
-    layers = sampled(batches(half, *SOME), path=path)
+    layers = sampled(batches(half, *SOME))
     expected = literal([pattern.double() for pattern in half])
     np.testing.assert_allclose(grams_of(layers), expected, rtol=0, atol=1e-12)
 
 
-def test_both_paths_agree_in_single_precision():
+def test_both_paths_agree_in_single_precision(path, monkeypatch):
     parts = batches(causal_patterns(torch.float32), *SOME)
-    compiled, batched = (grams_of(sampled(parts, path=path)) for path in PATHS)
-    np.testing.assert_allclose(compiled, batched, rtol=0, atol=1e-15)
+    found = grams_of(sampled(parts))
+    monkeypatch.setattr(persistence, "_LARGE", 10**9)
+    np.testing.assert_allclose(found, grams_of(sampled(parts)), rtol=0, atol=1e-15)
 
 
 # -- nothing else changes it --
@@ -168,14 +158,13 @@ def test_nothing_comes_before_the_last_text():
     assert len(layers_of(list(group.layers()))) == LAYERS
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("working_bytes", [1, 6000, 128_000_000])
-def test_a_file_and_few_rows_at_a_time_give_the_same(path, working_bytes, monkeypatch):
+def test_a_file_and_few_rows_at_a_time_give_the_same(working_bytes, monkeypatch):
     parts = batches(causal_patterns(), *SOME)
-    expected = grams_of(sampled(parts, path=path))
+    expected = grams_of(sampled(parts))
     monkeypatch.setattr(module, "WORKING_BYTES", working_bytes)
     monkeypatch.setattr(module, "MOST_BYTES", 0)
-    np.testing.assert_array_equal(grams_of(sampled(parts, path=path)), expected)
+    np.testing.assert_array_equal(grams_of(sampled(parts)), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -1,36 +1,36 @@
-"""Births and deaths: against Kruskal by hand and SciPy, on all backends."""
-
-from functools import partial
+"""Births and deaths, compiled and in torch: against Kruskal by hand, SciPy and GUDHI."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from tda_bias.topology import persistence
-from tda_bias.topology.persistence import n_births, n_deaths
+from tda_bias.topology.persistence import (
+    births_deaths,
+    n_births,
+    n_deaths,
+    padded_births_deaths,
+)
 from tda_bias.types import InputError
+from tests.support.gudhi_sets import gudhi_sets
 
 
-@pytest.fixture(scope="module", params=["compiled", "torch", "gudhi"], autouse=True)
-def backend(request):
-    """The backend's name as it is given; the compiled one is what ``mst`` takes for large input."""
+@pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
+def path(request):
+    """Large input is for the kernels, small input for torch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persistence, "_LARGE", 0)
-        yield {"compiled": "mst"}.get(request.param, request.param)
+        patch.setattr(persistence, "_LARGE", 0 if request.param == "compiled" else 10**9)
+        yield request.param
 
 
-@pytest.fixture(scope="module")
-def births_deaths(backend):
-    return partial(persistence.births_deaths, backend=backend)
-
-
-@pytest.fixture(scope="module")
-def padded_births_deaths(backend):
-    return partial(persistence.padded_births_deaths, backend=backend)
+def by_torch(pattern, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(persistence, "_LARGE", 10**9)
+        return births_deaths(pattern, **options)
 
 
 def random_patterns(*shape: int, seed: int = 0) -> np.ndarray:
@@ -65,38 +65,27 @@ def symmetric_lower(pattern: np.ndarray) -> np.ndarray:
 # -- bad input --
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 3), (4, 2, 3), (0, 0)])
-def test_a_pattern_that_is_not_square_is_refused(births_deaths, shape):
-    with pytest.raises(InputError, match="must have the shape"):
-        births_deaths(np.zeros(shape))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_pattern_with_nan_or_infinity_is_refused(births_deaths, bad):
-    pattern = random_patterns(4)
-    pattern[2, 1] = bad
-    with pytest.raises(InputError, match="NaN or infinite"):
-        births_deaths(pattern)
-
-
 @pytest.mark.parametrize(
-    ("option", "value"), [("attention", "masked"), ("combine", "min"), ("backend", "ripser")]
+    ("pattern", "attention", "message"),
+    [
+        (np.zeros((4, 2, 3)), "causal", "must have the shape"),
+        (np.zeros((0, 0)), "causal", "must have the shape"),
+        (np.where(np.eye(4, k=-1), np.nan, 0.5), "causal", "NaN or infinite"),
+        (np.where(np.eye(4, k=-1), np.inf, 0.5), "bidirectional", "NaN or infinite"),
+        (np.ones((3, 3), dtype=int), "causal", "floating-point"),
+        (np.ones((3, 3)), "masked", "`attention` must be one of .*; got 'masked'"),
+    ],
 )
-def test_an_unknown_option_is_refused_with_the_allowed_ones(births_deaths, option, value):
-    with pytest.raises(InputError, match=f"`{option}` must be one of .*; got '{value}'"):
-        births_deaths(random_patterns(3), **{option: value})
-
-
-def test_whole_numbers_are_refused(births_deaths):
-    with pytest.raises(InputError, match="floating-point"):
-        births_deaths(np.ones((3, 3), dtype=int))
+def test_what_is_no_pattern_is_refused(pattern, attention, message):
+    with pytest.raises(InputError, match=message):
+        births_deaths(pattern, attention=attention)
 
 
 # -- the definition --
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 12])
-def test_births_and_deaths_are_those_of_kruskal(births_deaths, n):
+def test_births_and_deaths_are_those_of_kruskal(n):
     for pattern in random_patterns(4, n, seed=n):
         births, deaths = kruskal(symmetric_lower(pattern))
         found = births_deaths(pattern)
@@ -105,17 +94,15 @@ def test_births_and_deaths_are_those_of_kruskal(births_deaths, n):
         assert (len(births), len(deaths)) == (n_births(n), n_deaths(n))
 
 
-@pytest.mark.parametrize("combine", ["max", "mean"])
-def test_bidirectional_patterns_combine_both_directions(births_deaths, combine):
+def test_of_two_directions_the_larger_weight_counts():
     pattern = np.random.default_rng(1).dirichlet(np.ones(7), size=7)
-    joined = np.maximum(pattern, pattern.T) if combine == "max" else (pattern + pattern.T) / 2
-    births, deaths = kruskal(joined)
-    found = births_deaths(pattern, attention="bidirectional", combine=combine)
+    births, deaths = kruskal(np.maximum(pattern, pattern.T))
+    found = births_deaths(pattern, attention="bidirectional")
     np.testing.assert_array_equal(found.births, births)
     np.testing.assert_array_equal(found.deaths, deaths)
 
 
-def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle(births_deaths):
+def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle():
     pattern = random_patterns(6)
     noisy = pattern + np.triu(np.full((6, 6), 9.0))
     found, expected = births_deaths(noisy), births_deaths(pattern)
@@ -123,7 +110,7 @@ def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle(births_death
     np.testing.assert_array_equal(found.deaths, expected.deaths)
 
 
-def test_leading_axes_and_kinds_are_kept(births_deaths):
+def test_leading_axes_and_kinds_are_kept():
     pattern = random_patterns(2, 3, 5)
     as_numpy = births_deaths(pattern)
     as_torch = births_deaths(torch.from_numpy(pattern))
@@ -133,10 +120,11 @@ def test_leading_axes_and_kinds_are_kept(births_deaths):
     np.testing.assert_array_equal(as_torch.deaths.numpy(), as_numpy.deaths)
 
 
-def test_half_precision_is_computed_in_single(births_deaths):
-    pattern = torch.from_numpy(random_patterns(5)).half()
+def test_half_precision_is_computed_in_single():
+    pattern = torch.from_numpy(random_patterns(5)).half().requires_grad_()
     found = births_deaths(pattern)
     assert found.births.dtype == torch.float32
+    assert not found.births.requires_grad
     np.testing.assert_array_equal(found.births, births_deaths(pattern.float()).births)
 
 
@@ -150,8 +138,9 @@ patterns = hnp.arrays(
 )
 
 
+@settings(max_examples=30)
 @given(patterns)
-def test_births_are_the_weights_of_scipys_spanning_tree(births_deaths, pattern):
+def test_births_are_the_weights_of_scipys_spanning_tree(pattern):
     weights = symmetric_lower(pattern)
     # SciPy drops zeros and minimises: shift and turn around.
     shifted = np.where(np.eye(len(weights)), 0.0, 2.0 - weights)
@@ -163,8 +152,9 @@ def test_births_are_the_weights_of_scipys_spanning_tree(births_deaths, pattern):
 # -- padding --
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=6))
-def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(padded_births_deaths, lengths):
+def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(lengths):
     n = max(lengths)
     rng = np.random.default_rng(len(lengths))
     weights = rng.random((len(lengths), 2, n, n))
@@ -179,7 +169,7 @@ def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(padded_births_dea
                 assert torch.isinf(sets[len(expected) :]).all()
 
 
-def test_a_large_batch_is_the_same_in_pieces(births_deaths, monkeypatch):
+def test_a_large_batch_is_the_same_in_pieces(monkeypatch):
     pattern = random_patterns(20, 6)
     whole = births_deaths(pattern)
     monkeypatch.setattr("tda_bias.topology.persistence._CHUNK_ELEMENTS", 100)
@@ -189,7 +179,7 @@ def test_a_large_batch_is_the_same_in_pieces(births_deaths, monkeypatch):
     np.testing.assert_array_equal(whole.deaths, pieces.deaths)
 
 
-# -- backends --
+# -- the two ways, and GUDHI --
 
 some_weights = hnp.arrays(
     np.float32,
@@ -199,42 +189,28 @@ some_weights = hnp.arrays(
 )
 
 
-@given(some_weights, st.sampled_from(["causal", "max", "mean"]), st.booleans())
-def test_backends_agree_to_the_last_digit_also_on_ties(births_deaths, pattern, read, double):
-    options = {"attention": "causal"}
-    if read != "causal":
-        options = {"attention": "bidirectional", "combine": read}
+@settings(max_examples=30)
+@given(some_weights, st.sampled_from(["causal", "bidirectional"]), st.booleans())
+def test_births_and_deaths_are_gudhis_to_the_last_digit_also_on_ties(pattern, attention, double):
     pattern = pattern.astype(np.float64) if double else pattern
-    ours = births_deaths(pattern, **options)
-    reference = persistence.births_deaths(pattern, backend="torch", **options)
+    ours = births_deaths(pattern, attention=attention)
+    births, deaths = gudhi_sets(pattern, attention)
     assert ours.births.dtype == ours.deaths.dtype == pattern.dtype
-    np.testing.assert_array_equal(ours.births, reference.births)
-    np.testing.assert_array_equal(ours.deaths, reference.deaths)
+    np.testing.assert_array_equal(ours.births, births)
+    np.testing.assert_array_equal(ours.deaths, deaths)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [17, 64, 161])
-def test_backends_agree_on_larger_matrices_that_are_not_contiguous(
-    births_deaths, backend, n, dtype
-):
-    if backend == "gudhi" and n > 64:
-        pytest.skip("minutes")
+@pytest.mark.parametrize("n", [17, 161])
+def test_larger_matrices_that_are_not_contiguous_are_read_alike(n, dtype):
     pattern = torch.from_numpy(random_patterns(3, n + 2)).to(dtype).mT[:, 1:-1, 1:-1].mT
-    ours, reference = births_deaths(pattern), persistence.births_deaths(pattern, backend="torch")
+    ours, reference = births_deaths(pattern), by_torch(pattern)
     np.testing.assert_array_equal(ours.births, reference.births)
     np.testing.assert_array_equal(ours.deaths, reference.deaths)
 
 
-def test_a_tensor_with_gradients_is_read_and_left_alone(births_deaths):
-    pattern = torch.from_numpy(random_patterns(5)).requires_grad_()
-    assert not births_deaths(pattern).births.requires_grad
-    assert pattern.requires_grad
-
-
 @pytest.mark.parametrize("threads", [1, 3])
-def test_threads_do_not_change_the_result_and_a_late_nan_is_seen(
-    births_deaths, monkeypatch, threads
-):
+def test_threads_do_not_change_the_result_and_a_late_nan_is_seen(monkeypatch, threads):
     monkeypatch.setattr(persistence, "_TASK_ELEMENTS", 200)
     pattern = random_patterns(40, 6)
     expected = births_deaths(pattern)

@@ -1,4 +1,4 @@
-"""Step functions and distances: against numeric integration and POT."""
+"""Step functions: against numeric integration and POT."""
 
 import itertools
 
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.topology.steps import StepGrid, step_function, union_grid
+from tda_bias.topology.steps import step_function
 from tda_bias.types import InputError
 
 sets = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(lambda v: np.sort(np.array(v)))
@@ -35,8 +35,6 @@ def test_an_empty_set_and_zero_steps_are_refused():
         step_function(np.empty((3, 0)), 4)
     with pytest.raises(InputError, match="`n_steps` must be at least 1; got 0"):
         step_function(np.ones(3), 0)
-    with pytest.raises(InputError, match="`sizes` must be positive"):
-        union_grid([3, 0])
 
 
 @given(sets, st.integers(1, 30))
@@ -55,48 +53,10 @@ def test_leading_axes_and_torch_work_alike():
 
 
 @given(sets, sets)
-def test_the_exact_distance_is_that_of_pot(first, second):
-    grid = StepGrid.for_sizes("exact", np.array([len(first), len(second)]))
-    f, g = (grid.columns(torch.from_numpy(v), 0, grid.n_steps) for v in (first, second))
-    # POT returns the distance to the power p: already squared.
-    expected = ot.wasserstein_1d(first, second, p=2)
-    np.testing.assert_allclose(((f - g) ** 2).mean(), expected, rtol=1e-9, atol=1e-12)
-
-
-@given(sets, sets)
 def test_smoothing_never_lengthens_and_keeps_equal_sizes_exact(first, second):
     n_steps = max(len(first), len(second))
     smoothed = ((step_function(first, n_steps) - step_function(second, n_steps)) ** 2).mean()
-    exact = ot.wasserstein_1d(first, second, p=2)
+    exact = ot.wasserstein_1d(first, second, p=2)  # to the power p: already squared
     assert smoothed <= exact + 1e-12
     if len(first) == len(second):
         np.testing.assert_allclose(smoothed, exact, rtol=1e-9, atol=1e-12)
-
-
-def test_the_mean_of_exact_rows_is_the_barycentre():
-    """The exact barycentre's quantile function is the mean of the sets' quantile functions."""
-    rng = np.random.default_rng(0)
-    sizes = [3, 4, 6]
-    values = [np.sort(rng.random(m)) for m in sizes]
-    exact = StepGrid.for_sizes("exact", np.array(sizes))
-    rows = [exact.columns(torch.from_numpy(v), 0, exact.n_steps).numpy() for v in values]
-    width = np.diff(exact.grid, prepend=0.0)
-    quantiles = np.mean(rows, axis=0) / np.sqrt(width * exact.n_steps)
-    middle = exact.grid - width / 2
-    expected = [np.mean([pseudo_inverse(v, x) for v in values]) for x in middle]
-    np.testing.assert_allclose(quantiles, expected, atol=1e-12)
-
-
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
-def test_the_union_grid_holds_every_border_once(sizes):
-    from fractions import Fraction
-
-    expected = sorted({Fraction(i, m) for m in sizes for i in range(1, m + 1)})
-    np.testing.assert_allclose(union_grid(sizes), [float(x) for x in expected], atol=1e-12)
-
-
-def test_a_small_example_can_be_checked_by_hand():
-    """On four steps, the borders at thirds cut the second and the third step."""
-    np.testing.assert_allclose(
-        step_function(np.array([1.0, 2.0, 4.0]), 4), [1.0, 5 / 3, 8 / 3, 4.0]
-    )
