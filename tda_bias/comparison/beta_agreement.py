@@ -29,7 +29,7 @@ _PER = {"sum": "by sums", "mean": "per token"}
 
 
 class BetaAgreementRecord(TwoRunsRecord):
-    """The same of two models' target effects."""
+    """Everything needed to repeat it."""
 
     compares: Literal["beta"] = "beta"
 
