@@ -56,14 +56,11 @@ def plot_attention(
     return ax
 
 
-def plot_step_function(
-    example: ExamplePattern, *, combine: Combine = "max", ax: Axes | None = None
-) -> Axes:
+def plot_step_function(example: ExamplePattern, *, combine: Combine = "max", ax: Axes) -> Axes:
     """The births of one text: their pseudo-inverse, and its mean over a few equal steps.
 
     Source: Varadarajan & Songdechakraiwut, figure 1.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     sets = births_deaths(example.of(example.first), attention=example.attention, combine=combine)
     births = sets.births
     values = np.sort(np.asarray(births, dtype=float))
@@ -79,7 +76,7 @@ def plot_step_function(
     return ax
 
 
-def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+def plot_swap(*, axes: Sequence[Axes]) -> Sequence[Axes]:
     """Two made-up clusters of step functions, before and after some texts change places.
 
     Source: Varadarajan & Songdechakraiwut, figure 3.
@@ -93,8 +90,6 @@ def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     )
     n = _SWAPPED
     after = np.concatenate([second[:n], first[n:]]), np.concatenate([first[:n], second[n:]])
-    if axes is None:
-        axes = plt.subplots(1, 2, sharey=True, layout="constrained")[1]
     edges = np.arange(_STEPS + 1) / _STEPS
     titles = ("as observed", f"{n} texts swapped")
     for ax, clusters, title in zip(axes, ((first, second), after), titles, strict=True):
@@ -177,10 +172,9 @@ def plot_sorted_sets(
     attention: Attention,
     combine: Combine = "max",
     *,
-    ax: Axes | None = None,
+    ax: Axes,
 ) -> Axes:
     """Births (weights of the tree) and deaths (all others), sorted: all the statistic sees."""
-    ax = ax or plt.subplots(layout="constrained")[1]
     sets = births_deaths(pattern, attention=attention, combine=combine)
     for values, colour, marker, name in (
         (sets.births, ORANGE, "o", "births (tree)"),
