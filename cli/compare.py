@@ -207,11 +207,7 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
 
 
 def _compared_runs(settings: CompareSettings) -> Output:
-    """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found.
-
-    Raises:
-        InputError: if the runs cannot be compared, or the folder cannot be written.
-    """
+    """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found."""
     from tda_bias.comparison.beta_agreement import compare_beta
     from tda_bias.comparison.head_maps import compare_heads
     from tda_bias.heads.result import HeadBias

@@ -247,11 +247,7 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
 
 
 def shared_category(before: Sequence[str], after: Sequence[str], category: str | None) -> str:
-    """The category asked for, or the only one that two runs share.
-
-    Raises:
-        InputError: if it is not one of both.
-    """
+    """The category asked for, or the only one that two runs share; else an ``InputError``."""
     shared = [name for name in before if name in after]
     if category in shared:
         return category

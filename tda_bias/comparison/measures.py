@@ -300,7 +300,7 @@ def _window_measure(
         per_token = read(*models, windows, batch_size=few, progress=progress)
         return _window_rows(outcome.name, windows, per_token)
 
-    about = {"source": text.source, "revision": text.revision}
+    about: dict[str, Any] = {"source": text.source, "revision": text.revision}
     about |= {"width": width, "sample": sample, "seed": seed}
     return Measure(name, [outcome], about, items, of_both)
 

@@ -38,6 +38,7 @@ from tests.support.measures import MadeUp
 from tests.support.tokenizers import Wrapped
 
 FEW = {"n_flips": 99}
+AGREEMENT = ["anaphor_gender_agreement", "anaphor_number_agreement"]
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
 
 
@@ -195,7 +196,8 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     measures = [
         triple_measure(triples, make_twins(triples), {"source": "starter"}),
         sentence_measure(sentences, {"source": "here"}),
-        *(pair_measure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
+        *(pair_measure(load_pairs(name, limit=1)) for name in ("winobias", "winogender")),
+        pair_measure(load_pairs("blimp", groups=AGREEMENT, limit=4)),
         perplexity_measure(TEXT, width=32),
         divergence_measure(TEXT, width=32),
     ]
@@ -226,7 +228,8 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
     """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
     triples = load_triples("starter", category="gender", limit=4)
     twins = make_twins(triples)
-    blimp, wino = (load_pairs(name, limit=2) for name in ("blimp", "winobias"))
+    blimp = load_pairs("blimp", groups=AGREEMENT, limit=4)
+    wino = load_pairs("winobias", groups=["nurse", "chief"], limit=2)
     measures = [
         triple_measure(triples, twins, {}),
         pair_measure(blimp),
