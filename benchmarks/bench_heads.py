@@ -3,8 +3,7 @@
 Processes of their own, each with the same model and texts, run in turn: (a) the bare Hugging Face
 eager forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end. Once
 over the triples alone and once with the twins' stereotype and anti-stereotype texts beside them.
-Each is run several times; medians count. Then all of it again beside a program that multiplies
-matrices on all cores.
+Each is run several times; medians count.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import subprocess
 import sys
 import time
 from typing import Any
-
-from benchmarks.load import MACHINES
 
 RUNS = 3
 BATCH = 32
@@ -88,12 +85,12 @@ NAMES = {
 }
 
 
-def table(machine: str, *, twins: bool = False) -> None:
-    """Print the measurements on an idle or a busy machine."""
+def table(*, twins: bool) -> None:
+    """Print the measurements."""
     measured = {way: measure(f"{way}+twins" if twins else way) for way in NAMES}
     bare = statistics.median(measured["forward"]["runs"])
     texts = f"{measured['forward']['triples']} triples" + (" and their twins" if twins else "")
-    print(f"SmolLM2-135M, {texts}, median of {RUNS} runs, {machine}\n")
+    print(f"SmolLM2-135M, {texts}, median of {RUNS} runs\n")
     print("| what | seconds (min to max) | ratio to (a) | peak memory, MB |")
     print("|---|---|---|---|")
     for way in NAMES:
@@ -110,14 +107,12 @@ def table(machine: str, *, twins: bool = False) -> None:
 
 
 def main() -> None:
-    """Print the tables: without and with twins, and beside another program."""
+    """Print the tables: without and with twins."""
     if not os.environ.get("TDABIAS_STEREOSET"):
         print("skipped: set TDABIAS_STEREOSET to StereoSet's intersentence half as JSON Lines")
         return
-    table("idle", twins=True)
-    for machine, state in MACHINES.items():
-        with state():
-            table(machine)
+    table(twins=False)
+    table(twins=True)
 
 
 if __name__ == "__main__":

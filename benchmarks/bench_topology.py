@@ -1,7 +1,6 @@
 """Births and deaths against SciPy's spanning tree and GUDHI, by number of tokens.
 
-Everything of a table runs in turn, round by round; medians count. The table is made twice: as the
-machine is, and beside a program that multiplies matrices on all cores.
+Everything runs in turn, round by round; medians count.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from benchmarks.load import MACHINES
 from tda_bias.topology.persistence import births_deaths, edge_weights, padded_births_deaths
 from tests.support.gudhi_sets import gudhi_sets
 
@@ -31,10 +29,7 @@ def random_patterns(count: int, n: int) -> torch.Tensor:
 
 
 def microseconds(works: Mapping[str, tuple[Work, int]]) -> dict[str, float]:
-    """Median time of each piece of work, per matrix; all in turn, after a round to warm up.
-
-    ``works`` are by name what to call, and of how many matrices it is.
-    """
+    """Median time per matrix of what is called, for so many matrices; after a round to warm up."""
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(ROUNDS + 1):
         for name, (work, _count) in works.items():
@@ -60,9 +55,9 @@ def scipy_trees(patterns: torch.Tensor) -> tuple[Work, int]:
     return lambda: [minimum_spanning_tree(one) for one in weights], len(weights)
 
 
-def by_tokens(machine: str) -> None:
-    """Cost by number of tokens."""
-    print(f"Random causal patterns, {machine}; microseconds per matrix:\n")
+def main() -> None:
+    """Print the cost by number of tokens."""
+    print("Random causal patterns; microseconds per matrix:\n")
     print(
         "| tokens | compiled | torch | SciPy: tree alone | GUDHI | SciPy / compiled "
         "| GUDHI / compiled |"
@@ -85,14 +80,6 @@ def by_tokens(machine: str) -> None:
             f"| {n} | {spent['compiled']:.2f} | {spent['torch']:.1f} | {spent['scipy']:.0f} "
             f"| {gudhi} | {spent['scipy'] / spent['compiled']:.0f} | {ratio} |"
         )
-    print()
-
-
-def main() -> None:
-    """Print the table twice."""
-    for machine, state in MACHINES.items():
-        with state():
-            by_tokens(machine)
 
 
 if __name__ == "__main__":

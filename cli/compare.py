@@ -33,6 +33,7 @@ from .settings import (
     TextOption,
     TwinsOption,
     folder_name,
+    refuse_options,
 )
 from .work import held, working
 
@@ -48,6 +49,7 @@ _SHOWN = 10
 # Options that two runs are compared by; those that neither runs nor models are refused for.
 _OF_RUNS = {"category", "rank_by", "n_flips", "seed"}
 _OF_BOTH = {"before", "after", "device", "batch_size"}
+_WITH_MAPS = "goes with two runs of `tdabias heads`"
 
 
 class CompareSettings(
@@ -131,13 +133,11 @@ class CompareSettings(
                 f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
                 "heads` or `stereoset`"
             )
-        of_models = set(type(self).model_fields) - {*SPEAKING, *_OF_RUNS, *_OF_BOTH}
-        ignored, why = {"rank_by"}, "two runs of `tdabias heads`"
         if all(runs):
-            ignored, why = of_models, "two models; runs are compared as they are"
-        if given := ignored & self.model_fields_set:
-            name = min(given)
-            raise InputError(f"`{name}` goes with {why}; leave --{name.replace('_', '-')} out")
+            of_models = set(type(self).model_fields) - {*SPEAKING, *_OF_RUNS, *_OF_BOTH}
+            refuse_options(self, of_models, "goes with two models, not with runs")
+        else:
+            refuse_options(self, {"rank_by"}, _WITH_MAPS)
         return all(runs)
 
     def numbers_depend_on(self) -> dict[str, Any]:
@@ -200,18 +200,14 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
             unanswered="refuse" if settings.only else "leave_out",
             watch=lambda measure, model: work.progress(f"{measure} · {model}", "texts"),
             cache=work.cache,
-        ).with_record(settings=settings.recorded(), preset=settings.preset)
+        ).with_record(settings=settings.recorded())
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})
     return comparison
 
 
 def _compared_runs(settings: CompareSettings) -> Output:
-    """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found.
-
-    Raises:
-        InputError: if the runs cannot be compared, or the folder cannot be written.
-    """
+    """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found."""
     from tda_bias.comparison.beta_agreement import compare_beta
     from tda_bias.comparison.head_maps import compare_heads
     from tda_bias.heads.result import HeadBias
@@ -224,8 +220,8 @@ def _compared_runs(settings: CompareSettings) -> Output:
         "category": settings.category, "n_resamples": settings.n_flips, "seed": settings.seed
     }  # fmt: skip
     of_heads = open_run(settings.before).command != "stereoset"
-    if not of_heads and "rank_by" in settings.model_fields_set:
-        raise InputError("`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out")
+    if not of_heads:
+        refuse_options(settings, {"rank_by"}, _WITH_MAPS)
     loaded: list[Any] = [(HeadBias if of_heads else StereoSetScores).load(run) for run in runs]
     hashes = [str(content_hash(result.record)) for result in loaded]
     data = DataRecord(source="runs", revision=" ".join(hashes))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.record import COMMANDS
 from tda_bias.runs.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError, PValue, RankBy
@@ -28,10 +27,7 @@ class FiguresSettings(OutputSettings):
     """Settings of ``tdabias figures``."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
-        (),
-        description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote. "
-        "Those of `stereoset`, `compare` and `debias` have figures too. Without any, what is "
-        "simulated is drawn.",
+        (), description="Folders of finished runs. Without any, what is simulated is drawn."
     )
     out: Path = Field(Path("figures"), description="folder for the files")
     as_: Annotated[tuple[Literal["svg", "pdf", "png"], ...], Several] = Field(
@@ -55,17 +51,18 @@ def figures(settings: FiguresSettings) -> None:
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
-    opened = with_parts(settings.runs)
+    opened, entries = with_parts(settings.runs), catalogue()
+    drawable = dict.fromkeys(entry.command for entry in entries if entry.command)
     for run in opened:
-        if run.folder in settings.runs and run.command not in COMMANDS:
+        if run.folder in settings.runs and run.command not in drawable:
             raise InputError(
                 f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(COMMANDS)}"
+                f"runs of {', '.join(drawable)}"
             )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
     with doing(settings.console, "drawing"):
-        for drawn in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
+        for drawn in drawings(opened, entries, only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
             names = " ".join(path.name for path in files)
             row = {"figure": drawn.name, "title": drawn.title, "run": drawn.run_id, "files": names}

@@ -185,15 +185,7 @@ def show(settings: ShowSettings) -> None:
 
 
 def printed(run: Run, *, top: int = 10) -> Output:
-    """Output of a run.
-
-    Args:
-        run: Of a command whose runs are printed again.
-        top: Rows of a ranking.
-
-    Raises:
-        InputError: if a file is not as the run wrote it.
-    """
+    """Output of a run of one of ``PRINTED``; of a ranking the first ``top`` rows."""
     loader, printer = PRINTED[run.command]
     if run.command == "compare":
         loader, printer = _COMPARED.get(getattr(run.record, "compares", ""), (loader, printer))

@@ -24,9 +24,12 @@ from tda_bias.runs.figures import Drawn, Entry, drawings, write_print
 from tda_bias.runs.run import Run, open_run, with_parts
 from tdabias_cli.figures import catalogue
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 WIDTH = 1000  # pixels
 RUNS = "runs/smollm2-135m"
+# The run that the page of `tdabias ablate` shows, which takes minutes to make.
+CURVE = f"{RUNS}/gender/ablate-curve"
 COMMANDS = (
     "heads --model smollm2-135m --category all --data starter",
     "heads --model minilm-l6 --category all --data starter",
@@ -59,6 +62,7 @@ FOLDERS = (
     f"{RUNS}/pvf-pronouns",
     f"{RUNS}/pvf-targets",
     f"{RUNS}/unqover-gender_race",
+    CURVE,
     f"{RUNS}/debias-gender",
     "runs/edited/compare",
     "runs/edited/compare-heads",
@@ -117,6 +121,7 @@ def stored(source: Path, target: Path) -> None:
 def main(folder: Path) -> None:
     """All pictures and the page."""
     (folder / "targets.txt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
+    shutil.copytree(ROOT / "tests/golden/pages" / CURVE, folder / CURVE, dirs_exist_ok=True)
     if not (folder / "edited").exists():
         run(EDIT, folder)
     for layers in SIZES:

@@ -20,6 +20,7 @@ from tda_bias.types import Triple
 from tests.support.answers import made_up_answers
 from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
+from tests.support.reports import runs_for_report
 from tests.support.tokenizers import subwords_in
 
 mpl.use("Agg")
@@ -178,3 +179,9 @@ def folders(heads_run, example, tiny, tmp_path_factory):
     for name in ("gender", "gender_race"):
         made_up_answers(name, subjects=6, attributes=3).save(base / name)
     return base
+
+
+@pytest.fixture(scope="session")
+def report_runs(tiny, tmp_path_factory):
+    """Runs of heads and of StereoSet with names that would like to be code; nobody changes them."""
+    return runs_for_report(tiny, tmp_path_factory.mktemp("report"))

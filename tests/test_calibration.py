@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.calibration import PARTS
+from benchmarks.calibration import PARTS, simulated
 
 PAGE = Path(__file__).parents[1] / "docs/method/calibration.md"
 # Rows that the page marks, and explains.
@@ -35,8 +35,7 @@ def test_the_page_marks_what_does_not_keep_its_level_by_more_than_chance():
 @pytest.mark.parametrize("part", PARTS)
 def test_the_tables_are_what_the_printing_functions_give(part):
     table = {name.removesuffix(OFF): row for name, row in printed().items()}
-    _, rows = PARTS[part]
-    for row in rows(0.2):
+    for row in simulated(PARTS[part], 0.1):
         cases, said = table[row.name]
         both = 1 / row.cases + 1 / cases
         # Four standard errors, and no less than one case.

@@ -13,10 +13,6 @@ FOLDER = Path(__file__).parents[1] / "examples"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
-def test_there_are_three_notebooks():
-    assert [book.name[0] for book in BOOKS] == ["1", "2", "3"]
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client")

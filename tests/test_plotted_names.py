@@ -172,7 +172,7 @@ ALL = {
         Drawn(behaviour.plot_conditions, lambda: (conditions(), frontier())),
         Drawn(illustrations.plot_attention, lambda: (EXAMPLE.tokens, EXAMPLE.patterns[0, 0])),
         Drawn(illustrations.plot_step_function, lambda: (EXAMPLE,)),
-        Drawn(illustrations.plot_swap, tuple),
+        Drawn(illustrations.plot_swap, tuple, {"axes": Figure().subplots(1, 2)}),
         Drawn(illustrations.plot_filtration_step, lambda: (graph(), 1)),
         Drawn(illustrations.plot_sorted_sets, lambda: (EXAMPLE.patterns[0, 0], "causal")),
         Drawn(figures.plot_comparison, lambda: (changes(),)),

@@ -35,7 +35,7 @@ from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
-from tda_bias.types import CATEGORIES, InputError, Progress
+from tda_bias.types import CATEGORIES, InputError
 from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
@@ -61,29 +61,17 @@ _RISKS = {
 
 @dataclass(frozen=True)
 class Amount:
-    """Amounts that a preset measures; None is everything.
+    """Amounts that a preset measures; None is everything."""
 
-    Attributes:
-        category: Of StereoSet.
-        sentences: Of each target.
-        pairs: Of each group and type of a set, by the set's name.
-        words: Occupations of PVF.
-        subjects: Of each group of UnQover.
-        attributes: Of UnQover.
-        windows: Of neutral text.
-        distance_windows: The same for the divergence, which costs more.
-        width: Tokens of a window.
-    """
-
-    category: str
-    sentences: int | None
-    pairs: Mapping[str, int | None]
-    words: int | None
-    subjects: int
+    category: str  # of StereoSet
+    sentences: int | None  # of each target
+    pairs: Mapping[str, int | None]  # of each group and type of a set, by the set's name
+    words: int | None  # occupations of PVF
+    subjects: int  # of each group of UnQover
     attributes: int
-    windows: int | None
-    distance_windows: int | None
-    width: int | None
+    windows: int | None  # of neutral text
+    distance_windows: int | None  # the same for the divergence, which costs more
+    width: int | None  # tokens of a window
 
 
 PRESETS: dict[Preset, Amount] = {
@@ -133,20 +121,20 @@ def battery(
 
     What is on the hub alone and cannot be reached is left out and listed, as are StereoSet's
     sentences where the category is one of a user's own, and target effects of texts without twins;
-    what a user names must be there. The arguments are the options of
-    ``tdabias compare``.
+    what a user names must be there. The arguments are the options of ``tdabias compare``.
 
     Raises:
         InputError: if a measure is unknown, or texts that were named cannot be read: all of them.
     """
     amount = PRESETS[preset]
     category = category or amount.category
+    files = {"crows": crows, "blimp": blimp}
 
-    def of_pairs(name: str, source: str | None = None) -> Measure:
-        return pair_measure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
+    def of_pairs(name: str) -> Measure:
+        sample = amount.pairs.get(name)
+        return pair_measure(load_pairs(name, data=files.get(name), limit=sample))
 
     def own_pairs(name: str) -> Measure:
-        files = {"crows": crows, "blimp": blimp}
         with given_as(name if name in files else "pairs"):
             return pair_measure(load_pairs(name, data=files.get(name), limit=limit))
 
@@ -166,7 +154,7 @@ def battery(
             # StereoSet's own sentences have no other categories.
             or (sentences == "stereoset" and category not in ("all", *CATEGORIES)),
         ),
-        "crows": (lambda: of_pairs("crows", crows), set_comes_from_hub("crows", crows)),
+        "crows": (lambda: of_pairs("crows"), set_comes_from_hub("crows", crows)),
         "winobias": (lambda: of_pairs("winobias"), False),
         "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
@@ -175,7 +163,7 @@ def battery(
             lambda: perplexity_measure(**windows(amount.windows)),
             text_comes_from_hub(text),
         ),
-        "blimp": (lambda: of_pairs("blimp", blimp), set_comes_from_hub("blimp", blimp)),
+        "blimp": (lambda: of_pairs("blimp"), set_comes_from_hub("blimp", blimp)),
         "divergence": (
             lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
@@ -253,13 +241,9 @@ def _sentences(source: str, category: str, limit: int | None) -> Measure:
 def risk_measure(words: WordList, templates: Sequence[Template], classes: WordClasses) -> Measure:
     """Prejudice and volatility of pronouns over occupations, word by word: R and its two parts."""
 
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
         config = ScoreConfig(batch_size=batch_size)
-        preferences = score_preferences(
-            model, words, templates, classes, config=config, progress=progress
-        )
+        preferences = score_preferences(model, words, templates, classes, config=config, **progress)
         return _rows_of(risk_items(preferences), "x", {name: f"pvf_{name}" for name in _RISKS})
 
     return Measure(
@@ -280,11 +264,8 @@ def risk_measure(words: WordList, templates: Sequence[Template], classes: WordCl
 def question_measure(design: Design) -> Measure:
     """UnQover's mu and eta, subject by subject; their value without bias depends on the design."""
 
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
-        config = AskConfig(batch_size=batch_size)
-        answers = ask_questions(model, design, config=config, progress=progress)
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
+        answers = ask_questions(model, design, config=AskConfig(batch_size=batch_size), **progress)
         return _rows_of(bias_items(answers), "subject", {n: f"unqover_{n}" for n in _QUESTIONS})
 
     return Measure(

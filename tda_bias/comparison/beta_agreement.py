@@ -1,10 +1,8 @@
 """Agreement of two models in the target effect (beta): the same items, the same targets?
 
-Correlated item by item, item by item within targets, and over the targets' means. The items are the
-same for both models, so the noise that they bring into a target's mean is the same too, and a
-division by both reliabilities would correct the wrong number. The corrected value therefore comes
-from the item variance itself: the components between targets of both variances and of the
-covariance, after what items within targets do to the means has been subtracted.
+Both models read the same items, which bring the same noise into a target's mean: a division by both
+reliabilities would correct the wrong number. The corrected value therefore comes from the parts of
+both variances and of the covariance that lie between targets.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _PER = {"sum": "by sums", "mean": "per token"}
 
 
 class BetaAgreementRecord(TwoRunsRecord):
-    """The same of two models' target effects."""
+    """Everything needed to repeat it."""
 
     compares: Literal["beta"] = "beta"
 

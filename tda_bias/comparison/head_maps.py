@@ -40,21 +40,15 @@ class TwoRunsRecord(RunRecord):
 
 
 class HeadsComparisonRecord(TwoRunsRecord):
-    """The same of two maps.
-
-    Attributes:
-        by: The map.
-        matched: Whether heads were compared one by one.
-        reliability: Of the map in each run, between halves of the contexts.
-        same_texts: Whether both runs read the same tokens.
-    """
+    """The same of two maps."""
 
     compares: Literal["heads"] = "heads"
     after: HookedModelRecord
     by: RankBy
-    matched: bool
+    matched: bool  # heads were compared one by one
+    # Of the map in each run, between halves of the contexts.
     reliability: tuple[float | None, float | None]
-    same_texts: bool
+    same_texts: bool  # the same tokens
     same_weights: bool
 
 
@@ -153,14 +147,8 @@ def compare_heads(
 class _Map:
     """One run's map, ``(layer, head)``.
 
-    Attributes:
-        shown: The values that rank heads.
-        value: Before they are divided by their noise.
-        expected: Mean of that under exchange.
-        noise: Its standard deviation under exchange.
-        layers: The model's numbers of the layers.
-        profile: Mean of ``shown`` over the heads of each layer.
-        reliability: Between halves of the contexts; None where it is undefined.
+    ``shown`` are the values that rank heads and ``profile`` their means over each layer; ``value``
+    is the same before it is divided by its ``noise``, with the mean ``expected`` under exchange.
     """
 
     def __init__(self, run: HeadBias, category: str, by: RankBy) -> None:
@@ -259,11 +247,7 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
 
 
 def shared_category(before: Sequence[str], after: Sequence[str], category: str | None) -> str:
-    """The category asked for, or the only one that two runs share.
-
-    Raises:
-        InputError: if it is not one of both.
-    """
+    """The category asked for, or the only one that two runs share; else an ``InputError``."""
     shared = [name for name in before if name in after]
     if category in shared:
         return category

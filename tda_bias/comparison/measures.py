@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -55,19 +55,14 @@ def triple_measure(
 ) -> Measure:
     """StereoSet's intersentence half; beta of every category is what a comparison is about.
 
-    Args:
-        triples: The items.
-        twins: None for no beta.
-        source: Where the triples were read, and what pins them.
+    Without twins there is no beta. ``source`` is where the triples were read, and what pins them.
     """
     own = [twins.of(triple) if twins is not None else () for triple in triples]
     ids = triple_ids(triples)
 
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
+    def items(model: LanguageModel, **reading: Any) -> pd.DataFrame:
         every = [*triples, *chain.from_iterable(own)]
-        readings = triple_likelihoods(model, every, batch_size=batch_size, progress=progress)
+        readings = triple_likelihoods(model, every, **reading)
         table = item_table(triples, readings[: len(triples)])
         table["id"] = ids
         rest = iter(readings[len(triples) :])
@@ -91,23 +86,16 @@ def triple_measure(
 def sentence_measure(sentences: Sequence[SentenceTriple], source: Mapping[str, Any]) -> Measure:
     """StereoSet's intrasentence half: whole sentences, with the same about the other gender.
 
-    Masked models are asked for the words in which sentences differ.
-
-    Args:
-        sentences: The items.
-        source: Where they were read, and what pins them.
+    Masked models are asked for the words in which sentences differ. ``source`` is as in
+    ``triple_measure``.
     """
     twins = sentence_twins(sentences)
     texts = json.dumps([list(twin.texts()) for twin in twins.values()])
 
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
+    def items(model: LanguageModel, **reading: Any) -> pd.DataFrame:
         scored: Scored = "difference" if model.kind == "masked" else "whole"
         every = [*sentences, *twins.values()]
-        table = sentence_items(
-            model, every, which=(scored,), batch_size=batch_size, progress=progress
-        )
+        table = sentence_items(model, every, which=(scored,), **reading)
         table = table[table["reading"] == table["reading"].iloc[0]]
         n = len(sentences)
         place = np.array([i for i, one in enumerate(sentences) if one.id in twins], int)
@@ -197,10 +185,8 @@ def pair_measure(pairs: PairSet) -> Measure:
     """A set of minimal pairs, from ``load_pairs``."""
     parts = _outcomes_of_pairs(pairs)
 
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
-        table = compared(pair_items(model, pairs, batch_size=batch_size, progress=progress))
+    def items(model: LanguageModel, **reading: Any) -> pd.DataFrame:
+        table = compared(pair_items(model, pairs, **reading))
         table = table.assign(preferred=100 * table["preferred"])
         rows = []
         for outcome, where in parts:
@@ -268,76 +254,55 @@ def _outcomes_of_pairs(pairs: PairSet) -> list[tuple[Outcome, dict[str, str]]]:
 # -- neutral text ----------------------------------------------------------------------------------
 
 
-def perplexity_measure(
-    text: NeutralText, *, width: int | None = None, sample: int | None = None, seed: int = 0
-) -> Measure:
+def perplexity_measure(text: NeutralText, **windows: Any) -> Measure:
     """Log-perplexity of a neutral text, which may rise by 2 %. An item is a window.
 
     Args:
         text: The neutral text.
-        width: Tokens of a window; the model's default if None.
-        sample: So many windows, drawn; all if None.
-        seed: Of the draw.
+        **windows: ``width``, the tokens of a window (the model's default if None), ``sample``, the
+            number of windows drawn (all if None), and ``seed`` of the draw.
     """
-
-    def items(
-        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
-        windows = _windows(text, model, width, sample, seed)
-        per_token = log_perplexity(model, windows, batch_size=_few(batch_size), progress=progress)
-        return _window_rows("log_perplexity", windows, per_token)
-
     unit, about = "nats per token", "negative log-probability of a token of neutral text"
     guard = Guard(math.log(1.02), 1, "2 % perplexity")
     outcome = Outcome("log_perplexity", "quality", unit, about, guard=guard, cluster="window")
-    return Measure("perplexity", [outcome], _about_text(text, width, sample, seed), items)
+    return _window_measure("perplexity", outcome, log_perplexity, text, **windows)
 
 
-def divergence_measure(
-    text: NeutralText, *, width: int | None = None, sample: int | None = None, seed: int = 0
-) -> Measure:
+def divergence_measure(text: NeutralText, **windows: Any) -> Measure:
     """KL(before || after) of the predictions of every token; 0 where nothing has changed.
 
     The arguments are those of ``perplexity_measure``.
     """
-
-    def items(
-        before: LanguageModel,
-        after: LanguageModel,
-        *,
-        batch_size: int,
-        progress: Progress | None = None,
-    ) -> pd.DataFrame:
-        windows = _windows(text, before, width, sample, seed)
-        size = _few(batch_size)
-        per_token = divergence(before, after, windows, batch_size=size, progress=progress)
-        return _window_rows("kl_divergence", windows, per_token)
-
     unit, about = "KL, nats per token", "KL(before || after) of predictions on neutral text"
     outcome = Outcome("kl_divergence", "quality", unit, about, cluster="window", tested=False)
-    about_text = _about_text(text, width, sample, seed)
-    return Measure("divergence", [outcome], about_text, items, of_both=True)
+    return _window_measure("divergence", outcome, divergence, text, **windows, of_both=True)
 
 
-def _about_text(
-    text: NeutralText, width: int | None, sample: int | None, seed: int
-) -> dict[str, Any]:
-    about = {"source": text.source, "revision": text.revision}
-    return {**about, "width": width, "sample": sample, "seed": seed}
+def _window_measure(
+    name: str,
+    outcome: Outcome,
+    read: Callable[..., PerToken],
+    text: NeutralText,
+    *,
+    width: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    of_both: bool = False,
+) -> Measure:
+    def items(
+        *models: LanguageModel, batch_size: int, progress: Progress | None = None
+    ) -> pd.DataFrame:
+        first = models[0]
+        # Narrower where a model takes fewer tokens.
+        own = width and min(width, first.max_tokens or width)
+        windows = text_windows(first, text.text, width=own, sample=sample, seed=seed)
+        few = max(1, batch_size // 8)  # a window is as long as some eight sentences
+        per_token = read(*models, windows, batch_size=few, progress=progress)
+        return _window_rows(outcome.name, windows, per_token)
 
-
-def _windows(
-    text: NeutralText, model: LanguageModel, width: int | None, sample: int | None, seed: int
-) -> Windows:
-    """The pieces of the text that a model reads; narrower where it takes fewer tokens."""
-    if width is not None and model.max_tokens is not None:
-        width = min(width, model.max_tokens)
-    return text_windows(model, text.text, width=width, sample=sample, seed=seed)
-
-
-def _few(batch_size: int) -> int:
-    """A window is as long as some eight sentences."""
-    return max(1, batch_size // 8)
+    about: dict[str, Any] = {"source": text.source, "revision": text.revision}
+    about |= {"width": width, "sample": sample, "seed": seed}
+    return Measure(name, [outcome], about, items, of_both)
 
 
 def _window_rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.DataFrame:

@@ -38,20 +38,14 @@ class NotMeasured(RecordPart):
 
 
 class ComparisonRecord(RunRecord):
-    """Everything needed to repeat a comparison of two models; ``model`` is the one before.
-
-    Attributes:
-        after: The other model.
-        replicates: The other model as the same training with other seeds left it.
-        measures: By name, texts and settings of everything that was measured.
-        n_flips: Sign flips of clusters.
-    """
+    """Everything needed to repeat a comparison of two models; ``model`` is the one before."""
 
     command: str = "compare"
     compares: Literal["models"] = "models"
     after: ModelRecord
+    # The same training with other seeds.
     replicates: tuple[ModelRecord, ...] = ()
-    preset: str | None = None
+    # By name, texts and settings of everything that was measured.
     measures: dict[str, dict[str, Any]]
     not_measured: tuple[NotMeasured, ...] = ()
     n_flips: int
@@ -113,22 +107,11 @@ def compare_models(
 ) -> ModelComparison:
     """Measure two models alike and test what changed, item by item.
 
-    Args:
-        before: The model that changes are counted from.
-        after: The other one.
-        measures: What is asked of each model; the divergence is asked of both at once.
-        replicates: Load the other model as it came out of the same training with other seeds, one
-            after the other. Means are then over the trainings, and intervals also hold their
-            variation.
-        not_measured: What was left out and why, for the record.
-        n_flips: Sign flips of clusters.
-        confidence: Coverage of the two-sided intervals.
-        seed: Of the flips.
-        batch_size: Texts per forward pass.
-        cache: Opens the cache of finished measures, given what all depend on.
-        unanswered: What becomes of a measure that a model cannot answer (its tokenizer lacks the
-            words, it has no such head): an error, or an entry among what was not measured.
-        watch: Shows progress.
+    ``replicates`` load the model after as the same training with other seeds left it, one after the
+    other: means are then over the trainings, and intervals also hold their variation. A measure
+    that a model cannot answer (its tokenizer lacks the words, it has no such head) is an error, or,
+    if ``unanswered`` is ``leave_out``, an entry beside those of ``not_measured`` in the record.
+    ``cache`` opens the cache of finished measures, ``watch`` shows progress.
 
     Raises:
         InputError: if two have the same weights or are of different kinds, an adapter belongs to
@@ -167,8 +150,9 @@ def compare_models(
         trainings.append(record)
     draws: dict[str, Any] = {"n_flips": n_flips, "confidence": confidence, "seed": seed}
     kept = [*_KEYS, "weight", "before", *after_names(table)]
+    outcomes = [outcome for measure in used for outcome in measure.outcomes]
     return ModelComparison(
-        table=change_table(table, [o for measure in used for o in measure.outcomes], **draws),
+        table=change_table(table, outcomes, **draws),
         items=table[kept].dropna().reset_index(drop=True),
         record=ComparisonRecord(
             model=model_record(before, weights=first.weights),

@@ -27,67 +27,41 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Guard:
-    """A limit to how much worse an outcome may get.
+    """A limit to how much worse an outcome may get."""
 
-    Attributes:
-        margin: The largest loss allowed, in the outcome's unit.
-        worse: The sign of a change for the worse.
-        allowed: The margin in words.
-        wins: Wins and losses that an item counts, where the outcome is their percentage; 0 where it
-            is no percentage.
-    """
-
-    margin: float
-    worse: Literal[1, -1]
-    allowed: str
+    margin: float  # the largest loss allowed, in the outcome's unit
+    worse: Literal[1, -1]  # the sign of a change for the worse
+    allowed: str  # the margin in words
+    # Wins and losses that an item counts, where the outcome is their percentage.
     wins: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A number of a model.
+    """A number of a model: of a bias, of its language, or of what it must go on knowing."""
 
-    Attributes:
-        name: Without spaces.
-        kind: Of a bias, of the model's language, or of what it must go on knowing.
-        unit: Of its values.
-        about: What it is, in a few words.
-        neutral: Its value without any preference, where it has one.
-        primary: Whether it is one of the outcomes that a comparison is about.
-        guard: How much worse it may get; None where nothing is at stake.
-        cluster: What items share that are no independent draws.
-        tested: Whether before and after could be exchanged; a distance cannot be below 0.
-    """
-
-    name: str
+    name: str  # without spaces
     kind: Kind
     unit: str
-    about: str
-    neutral: float | None = None
-    primary: bool = False
+    about: str  # what it is, in a few words
+    neutral: float | None = None  # its value without any preference
+    primary: bool = False  # one of those that a comparison is about
     guard: Guard | None = None
-    cluster: str = "target"
-    tested: bool = True
+    cluster: str = "target"  # what items share that are no independent draws
+    tested: bool = True  # before and after could be exchanged; a distance cannot be below 0
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Something that is asked of a model.
+    """Something that is asked of a model."""
 
-    Attributes:
-        name: Without spaces.
-        outcomes: The outcomes its items belong to.
-        about: Texts and settings: everything that values depend on beside the weights.
-        items: One row per outcome and item, ``outcome item cluster weight value``, of a model,
-            ``batch_size`` and ``progress``.
-        of_both: Asked of both models at once, before and after, as a distance is.
-    """
-
-    name: str
+    name: str  # without spaces
     outcomes: Sequence[Outcome]
+    # Texts and settings: everything that values depend on beside the weights.
     about: Mapping[str, Any]
+    # Of a model, `batch_size` and `progress`: rows of every outcome, from `item_rows`.
     items: Callable[..., pd.DataFrame]
-    of_both: bool = False
+    of_both: bool = False  # asked of both models at once, before and after, as a distance is
 
 
 def item_rows(
@@ -122,30 +96,22 @@ def equal_weights(groups: pd.Series[Any]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Change:
-    """An outcome before and after: weighted means over items, and the interval of their change.
-
-    Attributes:
-        p: Two-sided, of exchanging before and after in whole clusters.
-        worst: The one-sided 95 % bound of the change on the side that is worse, see ``_worst``; NaN
-            without guard.
-        over: What the interval is over and what was flipped: ``clusters``, or ``items`` where there
-            are fewer than five clusters: then the interval holds for these clusters only.
-        reason: Why something is NaN; else empty.
-        spread: Standard deviation of the change over repeated trainings; NaN for one.
-    """
+    """An outcome before and after: weighted means over items, and the interval of their change."""
 
     before: float
     after: float
     change: float
     low: float
     high: float
-    p: float
-    worst: float
+    p: float  # two-sided, of exchanging before and after in whole clusters
+    worst: float  # the one-sided 95 % bound on the side that is worse; NaN without guard
     items: int
     clusters: int
+    # What the interval is over: clusters, or items where there are fewer than five clusters: then
+    # it holds for these clusters only.
     over: str
-    reason: str = ""
-    spread: float = np.nan
+    reason: str = ""  # why something is NaN
+    spread: float = np.nan  # standard deviation of the change over repeated trainings
 
 
 def paired_change(
@@ -163,14 +129,9 @@ def paired_change(
     Its interval adds the variance between trainings to that between clusters. ``p`` exchanges
     before and that mean: it speaks of these trainings.
 
-    Args:
-        items: Columns ``cluster weight before after``, and ``after_2``, ``after_3``, ... of further
-            trainings; items without a value in any of them are left out.
-        guard: Which change is worse, for the one-sided bound.
-        tested: Whether before and after could be exchanged; a distance cannot be below 0.
-        n_flips: Sign flips, where there are too many to enumerate.
-        confidence: Coverage of the two-sided interval.
-        seed: Of the flips.
+    ``items`` has the columns ``cluster weight before after``, and ``after_2``, ``after_3``, ... of
+    further trainings; items without a value in any of them are left out. Flips are ``n_flips``
+    where there are too many to enumerate.
     """
     after_columns = after_names(items)
     known = items.dropna(subset=["before", *after_columns])
@@ -247,19 +208,12 @@ def verdict(guard: Guard, change: Change) -> str:
 # -- all outcomes ----------------------------------------------------------------------------------
 
 
-def change_table(
-    items: pd.DataFrame,
-    outcomes: Sequence[Outcome],
-    **draws: Any,
-) -> pd.DataFrame:
+def change_table(items: pd.DataFrame, outcomes: Sequence[Outcome], **draws: Any) -> pd.DataFrame:
     """One row per outcome: before, after, what changed and how sure that is.
 
-    Args:
-        items: Columns ``outcome item cluster weight before after measured``, and ``after_2``, ...
-            of further trainings.
-        outcomes: In the order of the rows; those that no item belongs to are left out, unless items
-            of one model alone do.
-        **draws: ``n_flips``, ``confidence`` and ``seed`` of ``paired_change``.
+    ``items`` has the columns ``outcome item cluster weight before after measured``, and
+    ``after_2``, ... of further trainings. Outcomes that no item belongs to are left out, unless
+    items of one model alone do. ``draws`` are those of ``paired_change``.
 
     Returns:
         Columns ``outcome before after change low high p guard`` (``verdict``, or empty), then

@@ -36,14 +36,9 @@ _RESAMPLES = 9999
 def write_page(
     run: Run, folder: Path, entries: Sequence[Entry], *, command: str, started: float
 ) -> dict[str, Path]:
-    """Write the page of a run of ``tdabias heads``, with its figures and tables.
+    """Write the page of a run of ``tdabias heads`` as ``README.md``, with its figures and tables.
 
-    Args:
-        run: The run.
-        folder: Where the page goes, as ``README.md``.
-        entries: The catalogue of figures.
-        command: What was typed.
-        started: When, by ``time.perf_counter``.
+    ``command`` is what was typed, when ``time.perf_counter`` said ``started``.
 
     Returns:
         Paths of the figures by their name in the catalogue, relative to the page.
@@ -53,10 +48,11 @@ def write_page(
     for drawn in drawings([run], entries):
         files = write_print(folder / "figures", drawn, ("png", "svg", "pdf"))
         pictures[drawn.name] = files[0].relative_to(folder)
-    for category in (name for name in result.categories if name in TABLE_NUMBER):
-        name = f"table{TABLE_NUMBER[category]}_{category}"
-        caption = f"{category}: metric T over heads, paper and {run.model}"
-        write_table(folder / "tables", name, beside_published(result, category), caption)
+    for category, number in TABLE_NUMBER.items():
+        if category in result.categories:
+            name, table = f"table{number}_{category}", beside_published(result, category)
+            caption = f"{category}: metric T over heads, paper and {run.model}"
+            write_table(folder / "tables", name, table, caption)
     seconds = time.perf_counter() - started
     text = page(result, pictures=pictures, command=command, seconds=seconds, run_id=run.id)
     write_text(folder / "README.md", text)
@@ -66,12 +62,9 @@ def write_page(
 def page(
     result: HeadBias, *, pictures: Mapping[str, Path], command: str, seconds: float, run_id: str
 ) -> str:
-    """Markdown text.
-
-    Paths of figures, by their name in the catalogue, are relative to the page; ``command`` is what
-    was typed, ``seconds`` the wall time of all of it.
-    """
+    """Markdown text; paths of pictures, by their name in the catalogue, are relative to it."""
     model = result.record.model.name
+    maps = (f"fig{number}_{category}" for number, category in enumerate(TABLE_NUMBER, start=4))
     parts = [
         f"# The head-topology paper on {model}",
         _about(result, command, seconds, run_id),
@@ -82,14 +75,7 @@ def page(
         "## Tables 1 to 4",
         _tables(result),
         "## Figures 4 to 9",
-        _shown(
-            pictures,
-            [
-                *(f"fig{n}_{c}" for n, c in enumerate(TABLE_NUMBER, start=4)),
-                "fig8_means",
-                "fig9_spreads",
-            ],
-        ),
+        _shown(pictures, [*maps, "fig8_means", "fig9_spreads"]),
         "## The paper's claims",
         *(f"- *{paper}* Here: {here}" for paper, here in claims(result).items()),
         "## Chance, reliability and length",
@@ -204,10 +190,8 @@ def published() -> dict[str, Any]:
 def extreme_groups(result: HeadBias, category: str) -> pd.DataFrame:
     """The two groups with the largest and the two with the smallest mean over heads.
 
-    Returns:
-        Columns ``group mean minimum maximum triples unstable`` and the mean over the other heads;
-        unstable is the number of heads whose unrelated texts hardly vary in that group, which is
-        where extreme values come from.
+    ``unstable`` counts the heads whose unrelated texts hardly vary in that group, which is where
+    extreme values come from; the last column is the mean over the other heads.
 
     Source: Varadarajan & Songdechakraiwut, tables 1-4.
     """

@@ -42,14 +42,11 @@ _DATA = files("tda_bias.data") / "published"
 class PublishedRankings:
     """Published scores of all heads of a model.
 
-    Attributes:
-        model: Its name.
-        scores: Columns ``layer head`` and one per ranking; more means that a head carries more.
-        titles: What the rankings are, by column.
-        standard_errors: Of those whose source ran several seeds, by column.
+    ``scores`` has the columns ``layer head`` and one per ranking; more means that a head carries
+    more. The others are by column: what the rankings are, and the standard errors of those whose
+    source ran several seeds.
     """
 
-    model: str
     scores: pd.DataFrame
     titles: Mapping[str, str]
     standard_errors: Mapping[str, Float[np.ndarray, " head"]]
@@ -67,11 +64,11 @@ def published_models() -> list[str]:
     return sorted(Path(str(path)).stem for path in _DATA.iterdir() if path.name.endswith(".csv"))
 
 
-def published_rankings(model: str, *, filtered: bool | None = None) -> PublishedRankings:
+def published_rankings(model: str, *, filtered: bool = False) -> PublishedRankings:
     """The published rankings of a model's heads.
 
-    ``filtered`` says whether rankings from items that were chosen by their outcome are among them;
-    if None, only where there are no others of their source.
+    Rankings from items that were chosen by their outcome are among them where there are no others
+    of their source, or if ``filtered``.
 
     Raises:
         InputError: if there are none of the model.
@@ -87,13 +84,13 @@ def published_rankings(model: str, *, filtered: bool | None = None) -> Published
         known = {
             name: about
             for name, about in known.items()
-            if not about.get("filtered") or (filtered is None and about["source"] not in unfiltered)
+            if not about.get("filtered") or about["source"] not in unfiltered
         }
     signed = {name: about["sign"] * table[name] for name, about in known.items()}
     scores = table[["layer", "head"]].assign(**signed)
     errors = {name: table[f"{name}_se"].to_numpy(float) for name in known if f"{name}_se" in table}
     titles = {name: about["title"] for name, about in known.items()}
-    return PublishedRankings(model, scores, titles, errors)
+    return PublishedRankings(scores, titles, errors)
 
 
 # -- agreement -------------------------------------------------------------------------------------
@@ -110,15 +107,15 @@ def agreement(
     """Agreement of rankings of the same heads, beside what chance gives.
 
     ``scores`` has the columns ``layer head`` and one per ranking; all ``pairs`` of them are
-    compared if None. So many heads from the ``top`` count as chosen.
+    compared if None.
 
     Returns:
         One row per pair: ``first second heads spearman p p_within_layers overlap chance
         p_overlap``. p is of the size of the correlation over permutations of all heads;
         ``p_within_layers`` exchanges heads of the same layer only, so that two rankings that agree
-        about layers and not about heads get no small one. ``overlap`` is the number of heads in
-        both tops, ``chance`` its mean for random rankings, ``p_overlap`` their share with as many
-        or more.
+        about layers and not about heads get no small one. ``overlap`` is the number of heads among
+        the first ``top`` of both, ``chance`` its mean for random rankings, ``p_overlap`` their
+        share with as many or more.
     """
     names = [name for name in scores.columns if name not in ("layer", "head")]
     rows = []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -24,6 +23,7 @@ from tda_bias.runs.figures import (
     PAGE,
     RANDOM,
     captioned,
+    label_point,
     look,
     plain_numbers,
     print_figure,
@@ -44,7 +44,7 @@ _CURVE_TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
 # -- twins -----------------------------------------------------------------------------------------
 
 
-def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes) -> Axes:
     """Each item's log-odds against its twin's.
 
     On the dashed line a preference does not change with the target: it is wording. The distance
@@ -56,7 +56,6 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     """
     if "log_prob_s_twin" not in items:
         raise InputError("the items have no twins; run `tdabias stereoset --twins auto`")
-    ax = ax or plt.subplots(layout="constrained")[1]
     triple = log_odds(items, "sum")
     twin = (items["log_prob_s_twin"] - items["log_prob_a_twin"]).to_numpy(float)
     known = np.isfinite(triple) & np.isfinite(twin)
@@ -84,13 +83,11 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
         f"minus twin {np.mean(triple - twin):+.2f} (SD {np.std(triple - twin, ddof=1):.1f})",
         fontsize="small",
     )
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.14), fontsize="x-small", frameon=False)
     return ax
 
 
-def plot_twin_differences(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_twin_differences(items: pd.DataFrame, *, ax: Axes) -> Axes:
     """Histogram of beta item by item: the distance from the line, on a scale of its own."""
-    ax = ax or plt.subplots(layout="constrained")[1]
     beta = items["beta_sum"].dropna().to_numpy(float)
     # 0 is an edge: no bin holds values of both signs.
     width = float(np.ptp(beta)) / 24 or 1.0
@@ -99,10 +96,8 @@ def plot_twin_differences(items: pd.DataFrame, *, ax: Axes | None = None) -> Axe
     ax.hist(beta[beta <= 0], bins=list(edges), color=ORANGE, alpha=0.7)
     mean = float(beta.mean())
     ax.axvline(mean, color="black", lw=0.8)
-    ax.annotate(
-        f"mean {mean:+.2f}", (mean, 0.96), xycoords=("data", "axes fraction"), xytext=(3, 0),
-        textcoords="offset points", va="top", fontsize=7,
-    )  # fmt: skip
+    where: Any = {"xycoords": ("data", "axes fraction"), "shift": (3, 0), "va": "top"}
+    label_point(ax, f"mean {mean:+.2f}", (mean, 0.96), fontsize=7, **where)
     ax.set_xlabel("the item minus its twin (beta), nats")
     ax.set_ylabel("items")
     return ax
@@ -111,15 +106,12 @@ def plot_twin_differences(items: pd.DataFrame, *, ax: Axes | None = None) -> Axe
 # -- targets ---------------------------------------------------------------------------------------
 
 
-def plot_targets(
-    table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes | None = None
-) -> Axes:
+def plot_targets(table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes) -> Axes:
     """Targets as points: what their heads do against what the model says, with Spearman's rho.
 
     The table is that of a cross-reference; ``quantity`` is the column on the vertical axis,
     ``summary`` that on the horizontal one.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
     for category, rows in table.groupby("category"):
         ax.scatter(rows[summary], rows[quantity], s=16, label=str(category))
@@ -150,14 +142,7 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
         (across, up), width = at[index], 3.6 * len(names[index])
         if all(abs(up - u) > 8 or across > a + w or a > across + width for a, u, w in taken):
             taken.append((across, up, width))
-            ax.annotate(
-                names[index],
-                (x[index], y[index]),
-                xytext=(3, 3),
-                textcoords="offset points",
-                fontsize=6,
-                alpha=0.8,
-            )
+            label_point(ax, names[index], (x[index], y[index]), fontsize=6, alpha=0.8)
 
 
 @print_style()
@@ -184,14 +169,13 @@ def plot_ablation(
     *,
     by: str | None = None,
     outcome: Literal["log_odds", "beta"] = "log_odds",
-    ax: Axes | None = None,
+    ax: Axes,
 ) -> Axes:
     """Size of the effect of every head on an outcome against its place in a ranking.
 
     ``by`` is a column of ``study.heads``, the map that the run ranks by if None; the outcome is the
     mean log-odds, or the mean of beta, which needs twins.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     by = by or f"z_{study.record.rank_by}"
     end = "" if outcome == "log_odds" else "_beta"
     heads = study.heads
@@ -214,9 +198,6 @@ def plot_ablation(
         plain_numbers(ax.xaxis)
     named = "the mean log-odds" if outcome == "log_odds" else "the mean beta"
     ax.set_ylabel(f"|change of {named}|, nats")
-    ax.legend(
-        frameon=False, fontsize="small", loc="upper left" if by == "importance" else "upper right"
-    )
     return ax
 
 
@@ -230,8 +211,6 @@ def ablation_figure(study: AblationStudy) -> Figure:
     plot_ablation(study, by="importance", outcome=outcome, ax=right)
     # Once for both panels, where it covers no head.
     legend = left.get_legend_handles_labels()
-    for ax in (left, right):
-        ax.get_legend().remove()
     figure.legend(*legend, loc="outside upper center", ncols=2, frameon=False)
     return captioned(
         figure,
@@ -252,7 +231,7 @@ def plot_prune_curve(curve: pd.DataFrame) -> Figure:
     for ax, name in zip(panels, quantities, strict=True):
         _curve_panel(ax, curve, name)
     lines, labels = panels[0].get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(lines, labels, loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 
@@ -272,14 +251,8 @@ def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
             rows["cost"], rows["left"], color=colour, marker=marker, ms=3.5, lw=1, label=str(name)
         )
         last = rows.iloc[-1]
-        ax.annotate(
-            f"{last['k']:.0f}",
-            (last["cost"], last["left"]),
-            xytext=(3, 3),
-            textcoords="offset points",
-            fontsize=6,
-            color=colour,
-        )
+        at = last["cost"], last["left"]
+        label_point(ax, f"{last['k']:.0f}", at, fontsize=6, color=colour)
     ax.axvline(ALLOWED_LOSS, color="black", lw=0.5, ls="--", label="2 % of perplexity")
     if quantity != "beta":
         ax.axhline(0, color="black", lw=0.5)
@@ -345,7 +318,5 @@ def draw_dot(
 def _line(ax: Axes, value: float, label: str) -> None:
     """Draw a dashed line and name it above the axes."""
     ax.axvline(value, color=GREY, lw=0.6, ls="--")
-    ax.annotate(
-        label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2), fontsize=6,
-        textcoords="offset points", ha="center", va="bottom", color=GREY,
-    )  # fmt: skip
+    where: Any = {"xycoords": ("data", "axes fraction"), "shift": (0, 2), "ha": "center"}
+    label_point(ax, label, (value, 1), va="bottom", fontsize=6, color=GREY, **where)

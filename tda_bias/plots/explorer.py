@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,15 +24,14 @@ N_CARRIERS = 5
 LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class _Map:
-    """A map that can be chosen: its column, its test, what it is per group, and its words."""
+class _Map(NamedTuple):
+    """A map that can be chosen."""
 
-    value: str
-    tested: str
+    value: str  # its column
+    tested: str  # its test
     label: str
     about: str
-    kind: str
+    kind: str  # what it is per group
 
 
 _Z = "z of the {} test: SDs above the mean under exchange, {}."
@@ -60,20 +58,19 @@ _KINDS = {
 
 
 def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
-    """Everything the map of a run shows.
-
-    ``others`` are ablations made from the run, whose rankings are shown with its own.
+    """Everything the map of a run shows; ``others`` are ablations made from it.
 
     Raises:
         InputError: if a file of the run is damaged.
     """
     result = run.load(HeadBias.load)
-    studies = [part.load(AblationStudy.load) for part in others if part.command == "ablate"]
+    studies = [part.load(AblationStudy.load) for part in others]
     n_heads = int(result.category["head"].max()) + 1
+    model = result.record.model
     return {
-        "layers": list(result.record.model.layers),
+        "layers": list(model.layers),
         "heads": n_heads,
-        "reading": {"causal": result.record.model.attention == "causal"},
+        "reading": {"causal": model.attention == "causal"},
         "categories": {
             category: {
                 "maps": _maps(result, category),

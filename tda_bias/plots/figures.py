@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
@@ -24,6 +25,7 @@ from tda_bias.plots.behaviour import (
     draw_dot,
     plot_conditions,
     plot_items_against_twins,
+    plot_prune_curve,
     plot_twin_differences,
     targets_figure,
 )
@@ -52,13 +54,14 @@ from tda_bias.runs.figures import (
     PAGE,
     Entry,
     captioned,
+    label_point,
     named_apart,
     print_figure,
 )
 from tda_bias.runs.run import Run
 from tda_bias.runs.text import counted
 from tda_bias.scores.stereoset_scores import StereoSetScores
-from tda_bias.types import CATEGORIES
+from tda_bias.types import CATEGORIES, HeadId
 
 
 def _column(height: float, plot: Callable[..., object], *arguments: object, text: str) -> Figure:
@@ -174,13 +177,19 @@ def items_against_twins(runs: Sequence[Run]) -> Figure:
     plot_twin_differences(scores.items, ax=below)
     # Where the page has room for it whole.
     legend = above.get_legend_handles_labels()
-    above.get_legend().remove()
     figure.legend(*legend, loc="outside upper center", frameon=False)
     return captioned(
         figure,
         f"{runs[0].model}: one point per item, sums of log-probabilities. On the dashed line the "
         "preference is wording; the distance from it is about the target.",
     )
+
+
+def prune_curve(runs: Sequence[Run]) -> Figure:
+    """Bias left while more and more heads are ablated, against what that costs."""
+    curve = runs[0].load(PruneCurve.load).curve
+    text = "A ranking helps if its line is closer to 0 than the band."
+    return captioned(plot_prune_curve(curve), text)
 
 
 def frontier(runs: Sequence[Run]) -> Figure:
@@ -273,13 +282,8 @@ def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
     ):
         ax.scatter(heads_of["before"], heads_of["after"], s=6, color=colour, label=label)
     for row in heads[certain].nlargest(8, "z").to_dict("records"):
-        ax.annotate(
-            f"L{row['layer']}H{row['head']}",
-            (row["before"], row["after"]),
-            xytext=(3, 2),
-            textcoords="offset points",
-            fontsize=5,
-        )
+        at = row["before"], row["after"]
+        label_point(ax, str(HeadId(row["layer"], row["head"])), at, shift=(3, 2), fontsize=5)
     values = heads[["before", "after"]].to_numpy()
     ends = [np.nanmin(values), np.nanmax(values)]
     ax.plot(ends, ends, color="black", lw=0.5)
@@ -374,6 +378,10 @@ FIGURES: tuple[Entry, ...] = (
         "Topological rank against the effect of ablating a head",
         "ablate",
         lambda runs: ablation_figure(runs[0].load(AblationStudy.load)),
+    ),
+    Entry(
+        "prune_curve", "Bias left, and its cost, while heads are ablated", "ablate curve",
+        prune_curve,
     ),
     Entry(
         "debias_frontier", "Training chosen heads: bias left against perplexity", "debias",

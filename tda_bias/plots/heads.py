@@ -118,13 +118,12 @@ _CATEGORIES = {
 
 
 def plot_categories(
-    result: HeadBias, quantity: Literal["mean", "sd"] = "mean", *, ax: Axes | None = None
+    result: HeadBias, quantity: Literal["mean", "sd"] = "mean", *, ax: Axes
 ) -> Axes:
     """Per category, mean (with its standard error) or SD over groups of a group's mean over heads.
 
     Source: Varadarajan & Songdechakraiwut, figures 8 (without the errors) and 9.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     table = result.category_summary()
     colour, label = _CATEGORIES[quantity]
     place = np.arange(len(table))
@@ -138,12 +137,11 @@ def plot_categories(
     return ax
 
 
-def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = None) -> Axes:
+def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes) -> Axes:
     """Groups as points: mean S over stable heads against S of uniform attention, same lengths.
 
     Points on a rising line say that lengths, not stereotypes, make the difference.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     for number, category in enumerate(result.categories):
         groups = result.groups[result.groups["category"] == category]
         x, y = groups[f"length_statistic_{dim}"], groups[f"S{dim}_mean_stable"]
@@ -162,13 +160,12 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
     return ax
 
 
-def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
+def plot_reliability(result: HeadBias, *, ax: Axes) -> Axes:
     """Split-half reliability of groups (points) and of category maps (bars).
 
     A diamond is the map's correlation with its own mean under flipped labels: what is reliable
     without any effect.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     rng = np.random.default_rng(0)
     for number, category in enumerate(result.categories):
         values = result.groups.loc[result.groups["category"] == category, "reliability"]
@@ -201,9 +198,8 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes | None = None) -> Axes:
+def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes) -> Axes:
     """Share of p-values at or below each level where there is no effect; the diagonal is right."""
-    ax = ax or plt.subplots(layout="constrained")[1]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="calibrated")
     for (name, values), colour, style in zip(
         pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
@@ -236,17 +232,14 @@ def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
     return rho
 
 
-def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -> Axes:
+def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes) -> Axes:
     """Do models single out the same groups? Mean |relative| over heads, Spearman over groups.
 
     Heads of different models have nothing in common; groups do.
 
     Raises:
-        InputError: if there is one run, or two share fewer than four groups.
+        InputError: if two share fewer than four groups.
     """
-    if len(results) < 2:
-        raise InputError("ranking agreement needs runs of at least 2 models")
-    ax = ax or plt.subplots(layout="constrained")[1]
     table = agreement(results)
     image = ax.imshow(table, cmap="RdBu_r", vmin=-1, vmax=1)
     names = list(results)

@@ -56,12 +56,11 @@ def plot_attention(
     return ax
 
 
-def plot_step_function(example: ExamplePattern, *, ax: Axes | None = None) -> Axes:
+def plot_step_function(example: ExamplePattern, *, ax: Axes) -> Axes:
     """The births of one text: their pseudo-inverse, and its mean over a few equal steps.
 
     Source: Varadarajan & Songdechakraiwut, figure 1.
     """
-    ax = ax or plt.subplots(layout="constrained")[1]
     sets = births_deaths(example.of(example.first), attention=example.attention)
     births = sets.births
     values = np.sort(np.asarray(births, dtype=float))
@@ -77,7 +76,7 @@ def plot_step_function(example: ExamplePattern, *, ax: Axes | None = None) -> Ax
     return ax
 
 
-def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+def plot_swap(*, axes: Sequence[Axes]) -> Sequence[Axes]:
     """Two made-up clusters of step functions, before and after some texts change places.
 
     Source: Varadarajan & Songdechakraiwut, figure 3.
@@ -91,8 +90,6 @@ def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     )
     n = _SWAPPED
     after = np.concatenate([second[:n], first[n:]]), np.concatenate([first[:n], second[n:]])
-    if axes is None:
-        axes = plt.subplots(1, 2, sharey=True, layout="constrained")[1]
     edges = np.arange(_STEPS + 1) / _STEPS
     titles = ("as observed", f"{n} texts swapped")
     for ax, clusters, title in zip(axes, ((first, second), after), titles, strict=True):
@@ -171,10 +168,9 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
 
 
 def plot_sorted_sets(
-    pattern: Float[np.ndarray, "query key"], attention: Attention, *, ax: Axes | None = None
+    pattern: Float[np.ndarray, "query key"], attention: Attention, *, ax: Axes
 ) -> Axes:
     """Births (weights of the tree) and deaths (all others), sorted: all the statistic sees."""
-    ax = ax or plt.subplots(layout="constrained")[1]
     sets = births_deaths(pattern, attention=attention)
     for values, colour, marker, name in (
         (sets.births, ORANGE, "o", "births (tree)"),

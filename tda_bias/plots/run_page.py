@@ -10,31 +10,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 
-from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.result import HeadBias
-from tda_bias.plots.behaviour import plot_prune_curve
 from tda_bias.plots.explorer import explorer
-from tda_bias.runs.figures import Entry, captioned, print_style
+from tda_bias.runs.figures import Entry, print_style
 from tda_bias.runs.page import Picture
 from tda_bias.runs.result import save_figure
 from tda_bias.runs.run import Run, made_from
 
 # Pixels of CSS to an inch of print, and of a picture to one of these: screens have two.
 _INCH, _SHARP = 96, 2
-
-
-def _prune_curve(runs: Sequence[Run]) -> Figure:
-    """The prune curve, as ``ablate --curve`` draws it, with a caption."""
-    curve = runs[0].load(PruneCurve.load).curve
-    return captioned(
-        plot_prune_curve(curve), "A ranking helps if its line is closer to 0 than the band."
-    )
-
-
-# Beside the catalogue, which has no figure of these runs.
-_CURVE = Entry("prune_curve", "Bias left, and its cost, while heads are ablated", "ablate curve",
-               _prune_curve)  # fmt: skip
 # Columns of heads that only other programs read.
 _LEFT_OUT = ("model", "n_", "z_null_", "sd_null_")
 
@@ -42,10 +27,7 @@ _LEFT_OUT = ("model", "n_", "z_null_", "sd_null_")
 def page_parts(run: Run, runs: Sequence[Run], catalogue: Sequence[Entry]) -> dict[str, Any]:
     """Figures and tables of a run, of heads the map and its tables: fields of a ``Section``.
 
-    Args:
-        run: The run.
-        runs: All of the page, which may have the texts of its items or be made from it.
-        catalogue: The figures there are.
+    ``runs`` are all of the page, which may have the texts of its items or be made from it.
 
     Raises:
         InputError: if a file of the run is damaged.
@@ -61,7 +43,7 @@ def page_parts(run: Run, runs: Sequence[Run], catalogue: Sequence[Entry]) -> dic
         tables = {"heads": result.category[columns], "groups": result.groups.drop(columns="model")}
         return {"explorer": explorer(run, others), "tables": tables}
     return {
-        "pictures": _pictures(run, (*catalogue, _CURVE)),
+        "pictures": _pictures(run, catalogue),
         "tables": _tables(run, _item_texts(runs)),
     }
 

@@ -18,6 +18,7 @@ from tda_bias.runs.run import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -100,6 +101,13 @@ def plain_numbers(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def label_point(
+    ax: Axes, text: str, at: tuple[float, float], *, shift: tuple[float, float] = (3, 3), **how: Any
+) -> None:
+    """Write a text beside a point, ``shift`` in points."""
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", **how)
+
+
 def look(name: str, number: int = 0) -> tuple[str, str]:
     """Colour and marker of a ranking or condition; ``number`` tells apart those of a user's own."""
     if name in _LOOKS:
@@ -121,19 +129,12 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: File name without its ending.
-        title: What it is, with the paper's number.
-        figure: The figure.
-        run_id: The run it is drawn from; several are joined.
-    """
-
-    name: str
-    title: str
+    name: str  # of its file, without the ending
+    title: str  # what it is, with the paper's number
     figure: Figure
-    run_id: str
+    run_id: str  # of the run it is drawn from; several are joined
 
 
 def write_print(folder: Path, drawn: Drawn, formats: Sequence[str]) -> list[Path]:
@@ -161,30 +162,18 @@ def write_print(folder: Path, drawn: Drawn, formats: Sequence[str]) -> list[Path
 
 @dataclass(frozen=True)
 class Entry:
-    """A figure of a catalogue.
+    """A figure of a catalogue."""
 
-    Attributes:
-        name: As it is asked for.
-        title: What it is, with the paper's number.
-        command: Whose runs it needs; empty for none.
-        draw: From runs of that command to the figure; runs are all of one command.
-        together: Whether it is drawn once per run (``never``), or once from all comparable ones,
-            of which there may be ``two`` only.
-        comparable: Runs with the same key may stand in one figure.
-        fewest: Runs it needs.
-        holds: Whether a run has what it draws.
-        option: What the command needs for that, for messages.
-    """
-
-    name: str
-    title: str
-    command: str
-    draw: Callable[[Sequence[Run]], Figure]
+    name: str  # as it is asked for
+    title: str  # what it is, with the paper's number
+    command: str  # whose runs it needs; empty for none
+    draw: Callable[[Sequence[Run]], Figure]  # from runs of that command
+    # Once per run, or once from all comparable ones, of which there may be two only.
     together: Literal["never", "all", "two"] = "never"
-    comparable: Callable[[Run], object] = lambda run: None
-    fewest: int = 1
-    holds: Callable[[Run], bool] = lambda run: True
-    option: str = ""
+    comparable: Callable[[Run], object] = lambda run: None  # runs with the same key are
+    fewest: int = 1  # runs it needs
+    holds: Callable[[Run], bool] = lambda run: True  # whether a run has what it draws
+    option: str = ""  # what the command needs for that, for messages
 
 
 def drawings(
@@ -194,14 +183,10 @@ def drawings(
     only: Sequence[str] = (),
     left_out: Callable[[str], None] | None = None,
 ) -> Iterator[Drawn]:
-    """The figures of a catalogue that runs allow, one after the other.
+    """The figures of a catalogue that runs of any commands allow, one after the other.
 
-    Args:
-        runs: Finished runs, of any commands.
-        catalogue: The figures there are.
-        only: Names to draw; whatever one of them lacks is then an error.
-        left_out: Called with a line about each figure that cannot be drawn, where ``only`` is not
-            given.
+    If ``only`` names some, whatever one of them lacks is an error; else ``left_out`` is called with
+    a line about each figure that cannot be drawn.
 
     Raises:
         InputError: if a name is unknown, or a figure asked for needs another run or a part that
@@ -232,10 +217,8 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
     if len(usable) < entry.fewest:
         if asked:
             number = "a run" if entry.fewest == 1 else f"{entry.fewest} runs or more"
-            raise InputError(
-                f"{entry.name} needs {number} of `tdabias {entry.command}{entry.option}`; got "
-                f"{len(usable)}"
-            )
+            typed = entry.command.replace(" ", " --") + entry.option
+            raise InputError(f"{entry.name} needs {number} of `tdabias {typed}`; got {len(usable)}")
         return
     together: dict[object, list[Run]] = {}
     for run in usable:

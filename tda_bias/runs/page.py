@@ -45,21 +45,13 @@ _SCRIPTS = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a run.
-
-    Attributes:
-        title: What it shows.
-        png: Its file.
-        width: On the page, in pixels of CSS.
-        height: Likewise.
-        caption: What it is drawn from, and what to compare it with.
-    """
+    """A figure of a run."""
 
     title: str
     png: bytes
-    width: int
+    width: int  # on the page, in pixels of CSS, as the height
     height: int
-    caption: str = ""
+    caption: str = ""  # what it is drawn from, and what to compare it with
 
     @property
     def address(self) -> str:
@@ -69,38 +61,25 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A run's part of a page.
-
-    Attributes:
-        title: Of the section.
-        findings: In words, each with what it is about.
-        pictures: Its figures.
-        tables: By name; each can be sorted, and downloaded as a file of that name.
-        explorer: Data of the interactive map of heads, as ``explorer.js`` reads it.
-        command: A command line that makes the run again.
-        record: The run's record as JSON.
-    """
+    """A run's part of a page."""
 
     title: str
-    findings: Sequence[tuple[str, Finding]] = ()
+    findings: Sequence[tuple[str, Finding]] = ()  # each with what it is about
     pictures: Sequence[Picture] = ()
+    # By name; each can be sorted, and downloaded as a file of that name.
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    # The interactive map of heads, as `explorer.js` reads it.
     explorer: Mapping[str, Any] | None = None
-    command: str = ""
-    record: str = ""
+    command: str = ""  # a command line that makes the run again
+    record: str = ""  # as JSON
 
 
 def page_html(
     title: str, lead: str, sections: Sequence[Section] = (), *, command: str = "", audit: str = ""
 ) -> str:
-    """The text of a page's file.
+    """The text of a page's file: a title, a paragraph, sections run by run, and an audit.
 
-    Args:
-        title: Of the page.
-        lead: One paragraph below.
-        sections: What it says, run by run.
-        command: A command line that makes the page again.
-        audit: From ``audit_html``; empty for a page without.
+    ``command`` is a command line that makes the page again, ``audit`` from ``audit_html``.
 
     Raises:
         InputError: if it would be larger than ``MAX_BYTES``.
@@ -208,21 +187,13 @@ _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe
 
 @dataclass(frozen=True)
 class Audited:
-    """A run as an audit lists it.
+    """A run as an audit lists it."""
 
-    Attributes:
-        name: Its folder.
-        record: Its record.
-        findings: What it found, by what each is about; the title may be empty.
-        repeat: The command line that makes it again.
-        whom: Groups of persons that its texts are about.
-    """
-
-    name: str
+    name: str  # its folder
     record: RunRecord
-    findings: Sequence[tuple[str, Finding]]
-    repeat: str = ""
-    whom: str = ""
+    findings: Sequence[tuple[str, Finding]]  # each with what it is about
+    repeat: str = ""  # the command line that makes it again
+    whom: str = ""  # groups of persons that its texts are about
 
 
 def audit_html(runs: Sequence[Audited]) -> str:
@@ -246,12 +217,8 @@ def model_card(
 ) -> str:
     """The card of a model that a command wrote: what its folder is, and the audit.
 
-    Args:
-        base: The model that it was made from.
-        title: What it is, in a line.
-        runs: The run that made it, and those it rests on.
-        body: Markdown about it, before the audit.
-        tags: Beside ``tdabias``.
+    ``base`` is the model that it was made from; ``runs`` are the one that made it, and those it
+    rests on; ``body`` is Markdown about it, before the audit.
     """
     front = {"base_model": base, "library_name": "transformers", "tags": ["tdabias", *tags]}
     head = yaml.safe_dump(front, sort_keys=False).strip()

@@ -21,7 +21,7 @@ from tda_bias.types import Attention, InputError
 
 VERSION = 2
 V = TypeVar("V")
-# Commands whose runs have figures.
+# Commands that leave runs, as messages name them.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
 _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 

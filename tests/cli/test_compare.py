@@ -9,6 +9,7 @@ from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
 from tda_bias.comparison.models import ModelComparison
 from tdabias_cli.main import run
 from tests.support.measures import edited, sharpened
+from tests.support.runs import write_run
 
 FEW = ("--n-flips", 99)
 
@@ -63,7 +64,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert "RESULT" in printed[:10]
     for said in ("Guard log_perplexity: ", "Guard blimp: ", "Not measured: crows: ", "beta_sum_ge"):
         assert said in " ".join(printed.split())
-    assert json.loads((out / "run.json").read_text())["preset"] == "smoke"
+    assert json.loads((out / "run.json").read_text())["settings"]["preset"] == "smoke"
     assert (out / "compare.png").stat().st_size > 1000
     # Shown again without the models, drawn again, and never written over by something else.
     assert run(["show", str(out), "--format", "json"]) == 0
@@ -73,12 +74,13 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     status, _, error = call(after, tiny_folder, *options)
     assert status == 2
     assert "holds a finished run of `tdabias compare` with other settings" in error
+    status, _, error = call(tiny_folder, after, *options, "--rank-by", "location")
+    assert status == 2
+    assert "`rank_by` goes with two runs of `tdabias heads`; leave it out" in error
 
 
 def test_further_trainings_are_averaged_and_said(call, tiny_folder, after, tmp_path):
-    again = tmp_path / "again"
-    edit = ("edit", "--model", str(tiny_folder), "--head", "L0H1", "--how", "scale=0.5")
-    assert run([*edit, "--out", str(again)]) == 0
+    again = edited(tiny_folder, tmp_path / "again", scale=0.7)
     options = ("--only", "winobias", "--out", tmp_path / "out", *FEW)
     status, printed, _ = call(tiny_folder, after, "--replicate", again, *options, "--verbose")
     assert status == 0
@@ -120,13 +122,6 @@ def test_parts_are_reused_and_only_measures_what_was_asked_for(
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path / "out").table, found.table)
 
 
-def test_the_ranking_of_runs_is_refused_for_models(call, tiny_folder, after, tmp_path):
-    options = ("--rank-by", "location", "--out", tmp_path / "out")
-    status, _, error = call(tiny_folder, after, *options)
-    assert status == 2
-    assert "`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out" in error
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -157,18 +152,16 @@ def test_two_runs_of_heads_are_compared_and_one_with_itself_is_refused(
     ["--replicate=x", "--group=man", "--limit=2", "--data=starter", "--twins=none", "--only=pvf",
      "--pairs=crows", "--confidence=0.9", "--preset=full", "--text=x"],
 )  # fmt: skip
-def test_options_that_two_runs_cannot_take_are_refused(call, tmp_path, heads_run, option):
-    for name in ("before", "after"):
-        heads_run.save(tmp_path / name)
-    status, _, error = call(tmp_path / "before", tmp_path / "after", option)
+def test_options_that_two_runs_cannot_take_are_refused(call, tmp_path, option):
+    folder = write_run(tmp_path / "run", command="heads")
+    status, _, error = call(folder, folder, option)
     name = option[2:].partition("=")[0]
     assert status == 2
-    assert f"`{name}` goes with two models; runs are compared as they are; leave --{name}" in error
+    assert f"`{name}` goes with two models, not with runs; leave it out" in error
 
 
-def test_the_ranking_of_heads_is_refused_for_runs_of_stereoset(call, tiny_folder, tmp_path):
-    texts = ("-c", "gender", "--data", "starter", "-L", "2", "--out", str(tmp_path / "run"))
-    assert run(["stereoset", "-m", str(tiny_folder), *texts]) == 0
-    status, _, error = call(tmp_path / "run", tmp_path / "run", "--rank-by", "location")
+def test_the_ranking_of_heads_is_refused_for_runs_of_stereoset(call, tmp_path):
+    folder = write_run(tmp_path / "run", command="stereoset")
+    status, _, error = call(folder, folder, "--rank-by", "location")
     assert status == 2
-    assert "`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out" in error
+    assert "`rank_by` goes with two runs of `tdabias heads`; leave it out" in error

@@ -5,12 +5,14 @@ import time
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 
+from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import Attention
 from tdabias_cli.main import run
 from tests.support.browser import browser_path, opened
-from tests.support.reports import HOSTILE, runs_for_report, with_tables
+from tests.support.reports import HOSTILE, with_tables
 
 pytestmark = pytest.mark.browser
 SIZES = {"wide": (1400, 1000), "4k": (3840, 2160), "narrow": (360, 740)}
@@ -28,12 +30,11 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def address(tiny, folders, tmp_path_factory) -> str:
-    base = tmp_path_factory.mktemp("report")
-    runs = runs_for_report(tiny, base)
+def address(report_runs, folders, tmp_path_factory) -> str:
+    base = tmp_path_factory.mktemp("browser")
     out = base / "report.html"
     more = [folders / "pvf0", with_tables(folders / "gender_race", base)]
-    assert run(["report", *map(str, [*runs, *more]), "--out", str(out)]) == 0
+    assert run(["report", *map(str, [*report_runs, *more]), "--out", str(out)]) == 0
     return out.as_uri()
 
 
@@ -43,11 +44,6 @@ def watched(browser, address):
         yield found
         assert found.said == []
         assert found.requests == [address]
-
-
-def test_the_finding_comes_before_everything_else(watched):
-    text = watched.page.inner_text("main")
-    assert text.index("treat gender differently") < text.index("Category")
 
 
 def pictures(page) -> list[str]:
@@ -61,14 +57,15 @@ def pictures(page) -> list[str]:
     return [image.get_attribute("alt") for image in page.query_selector_all("img")]
 
 
-def test_every_figure_is_drawn_and_has_a_name(watched):
-    # Of an ablation, StereoSet, words and questions.
-    assert len(pictures(watched.page)) == 1 + 1 + 3 + 3
-    assert all(pictures(watched.page))
-
-
-def test_a_figure_has_its_caption_as_text_and_a_white_background_in_the_dark(browser, address):
+def test_after_the_finding_every_figure_has_its_name_its_caption_and_white_in_the_dark(
+    browser, address
+):
     with opened(browser, address, color_scheme="dark") as found:
+        text = found.page.inner_text("main")
+        assert text.index("treat gender differently") < text.index("Category")
+        names = pictures(found.page)  # of an ablation, StereoSet, words and questions
+        assert len(names) == 1 + 1 + 3 + 3
+        assert all(names)
         assert "one point per item" in found.page.inner_text("figure:has([alt^=Preference])")
         back = "image => getComputedStyle(image).backgroundColor"
         assert found.page.eval_on_selector("img", back) == "rgb(255, 255, 255)"
@@ -98,10 +95,7 @@ def test_a_click_on_a_head_shows_it_and_its_places(watched):
     assert "of 8" in places
     assert "gradient importance" in places
     assert page.locator(".texts li").count() == 5
-
-
-def test_another_map_shows_other_values(watched):
-    page = watched.page
+    # Another map shows other values.
     before = page.inner_text(".map tbody")
     page.check("text=mean z, S >> input")
     assert page.inner_text(".map tbody") != before
@@ -134,27 +128,22 @@ def test_the_slider_drops_edges_until_every_birth_and_death_has_happened(watched
     assert f"{births + 1} components, 0 cycles; {births} births" in said
 
 
-@pytest.mark.parametrize("attention", get_args(Attention))
-def test_births_in_the_page_are_those_of_the_library(watched, attention):
-    import numpy as np
-
-    from tda_bias.topology.persistence import births_deaths
-
-    found = watched.page.evaluate(
-        """reading => {
-          const of = sections[0].explorer.categories.gender, text = of.patterns[0];
-          const n = text.tokens.length, weights = unpacked(text.pattern);
-          const edges = filtrationOf({ weights, n, ...reading });
-          return [n, [...weights], edges.filter(e => e.tree).map(e => e.weight),
-                  edges.filter(e => !e.tree).map(e => e.weight)];
-        }""",
-        {"causal": attention == "causal"},
-    )
-    n, weights, births, deaths = found
-    pattern = np.array(weights).reshape(n, n)
-    expected = births_deaths(pattern, attention=attention)
-    np.testing.assert_allclose(births, expected.births)
-    np.testing.assert_allclose(deaths, expected.deaths)
+def test_births_in_the_page_are_those_of_the_library(watched):
+    for attention in get_args(Attention):
+        n, weights, births, deaths = watched.page.evaluate(
+            """reading => {
+              const of = sections[0].explorer.categories.gender, text = of.patterns[0];
+              const n = text.tokens.length, weights = unpacked(text.pattern);
+              const edges = filtrationOf({ weights, n, ...reading });
+              return [n, [...weights], edges.filter(e => e.tree).map(e => e.weight),
+                      edges.filter(e => !e.tree).map(e => e.weight)];
+            }""",
+            {"causal": attention == "causal"},
+        )
+        pattern = np.array(weights).reshape(n, n)
+        expected = births_deaths(pattern, attention=attention)
+        np.testing.assert_allclose(births, expected.births)
+        np.testing.assert_allclose(deaths, expected.deaths)
 
 
 def test_a_table_is_sorted_by_a_click_or_enter_and_comes_as_csv(watched):
@@ -289,7 +278,7 @@ def test_the_map_has_the_same_colours_in_the_dark_and_0_is_white(browser, addres
 
 
 def test_a_kept_pattern_has_its_tokens_on_both_axes(watched):
-    written = watched.page.evaluate(
+    said, tokens = watched.page.evaluate(
         """() => {
           const said = [], pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
           pen.fillText = function (text, ...at) { said.push(text); write.call(this, text, ...at); };
@@ -301,7 +290,6 @@ def test_a_kept_pattern_has_its_tokens_on_both_axes(watched):
           return [said, text.tokens];
         }"""
     )
-    said, tokens = written
     assert len(said) == 2 * len(tokens)
     assert set(said) == {token if len(token) <= 11 else f"{token[:10]}…" for token in tokens}
 

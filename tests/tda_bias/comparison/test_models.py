@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from tda_bias import InputError
 from tda_bias.comparison.measures import (
@@ -25,7 +26,11 @@ from tda_bias.comparison.outcome import Guard
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.runs.cache import Cache
-from tda_bias.scores.perplexity import text_windows
+from tda_bias.scores.likelihood import TextReader
+from tda_bias.scores.pair_scores import pair_set_scores
+from tda_bias.scores.perplexity import log_perplexity, text_windows
+from tda_bias.scores.stereoset_scores import sentence_twins, stereoset_scores
+from tda_bias.scores.texts import Contrast
 from tda_bias.sources import NeutralText
 from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
@@ -33,22 +38,26 @@ from tests.support.measures import MadeUp
 from tests.support.tokenizers import Wrapped
 
 FEW = {"n_flips": 99}
+AGREEMENT = ["anaphor_gender_agreement", "anaphor_number_agreement"]
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
 
 
 @pytest.fixture(scope="module")
-def two(tiny_lm):
-    """The same architecture with other weights."""
-    import torch
+def scaled(tiny_lm):
+    """Models of one architecture that differ in the weights of a layer."""
 
-    models = []
-    for name, seed in (("before", 1), ("after", 2)):
-        torch.manual_seed(seed)
+    def make(name, scale):
         own = tiny_lm("gpt2")
-        models.append(LanguageModel(own.hf_model, own.tokenizer, name))
-    with torch.no_grad():
-        models[1].hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.3)
-    return models
+        with torch.no_grad():
+            own.hf_model.transformer.h[0].attn.c_proj.weight.mul_(scale)
+        return LanguageModel(own.hf_model, own.tokenizer, name)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def two(scaled):
+    return [scaled("before", 1), scaled("after", 0.3)]
 
 
 class OtherMask(Wrapped):
@@ -64,24 +73,25 @@ def changed(**values):
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_the_same_weights_and_an_empty_battery_are_refused(two):
+def test_models_that_cannot_be_compared_and_an_empty_battery_are_refused(two, tiny_lm):
     with pytest.raises(InputError, match="there is nothing to measure"):
         compare_models(*two, [])
-    again = LanguageModel(two[0].hf_model, two[0].tokenizer, "copy")
-    with pytest.raises(InputError, match="before and copy have the same weights: was the checkpo"):
-        compare_models(two[0], again, [MadeUp(changed())])
-
-
-def test_models_of_different_kinds_are_refused(two, tiny_lm):
-    said = "before is a causal language model and tiny-bert a masked one, .*; compare two models"
-    with pytest.raises(InputError, match=said):
-        compare_models(two[0], tiny_lm("bert"), [MadeUp(changed())])
-
-
-def test_an_adapter_of_another_base_is_refused(two):
-    adapted = replace(two[1], adapted="other")
-    with pytest.raises(InputError, match="after adapts a model with other weights than before"):
-        compare_models(two[0], adapted, [MadeUp(changed())])
+    for other, said in (
+        (
+            LanguageModel(two[0].hf_model, two[0].tokenizer, "copy"),
+            "before and copy have the same weights: was the checkpo",
+        ),
+        (
+            tiny_lm("bert"),
+            "before is a causal language model and tiny-bert a masked one, .*; compare two models",
+        ),
+        (
+            replace(two[1], adapted="other"),
+            "after adapts a model with other weights than before",
+        ),
+    ):
+        with pytest.raises(InputError, match=said):
+            compare_models(two[0], other, [MadeUp(changed())])
     own = replace(two[1], adapted=two[0].weight_hash())
     compare_models(two[0], own, [MadeUp(changed())], **FEW)
 
@@ -97,27 +107,19 @@ def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
 
 def test_a_replicate_with_known_weights_is_refused(two):
     again = LanguageModel(two[1].hf_model, two[1].tokenizer, "again")
+    measure = MadeUp(changed(again=[0.0] * 12))
     for replicate, message in ((two[0], "before and before have the same"), (again, "again and a")):
         with pytest.raises(InputError, match=message):
-            compare_models(
-                *two, [MadeUp(changed(again=[0.0] * 12))], replicates=[lambda m=replicate: m]
-            )
+            compare_models(*two, [measure], replicates=[lambda m=replicate: m])
 
 
 # -- definition ------------------------------------------------------------------------------------
 
 
-def test_replicates_are_measured_saved_and_averaged(two, tiny_lm, tmp_path):
+def test_replicates_are_measured_saved_and_averaged(two, scaled, tmp_path):
     """Each is loaded when it is its turn; the change is the mean over trainings."""
-    import torch
-
-    torch.manual_seed(3)
-    tiny = tiny_lm("gpt2")
-    with torch.no_grad():
-        tiny.hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.7)
-    again = LanguageModel(tiny.hf_model, tiny.tokenizer, "again")
-    measure = MadeUp(changed(again=[3.0] * 12))
-    options = {**FEW, "cache": partial(Cache, tmp_path), "replicates": [lambda: again]}
+    measure, load = MadeUp(changed(again=[3.0] * 12)), partial(scaled, "again", 0.7)
+    options = {**FEW, "cache": partial(Cache, tmp_path), "replicates": [load]}
     found = compare_models(*two, [measure], **options)
     row = found.table.iloc[0]
     assert row["after"] == pytest.approx((13 / 12 + 3) / 2)
@@ -132,30 +134,30 @@ def test_replicates_are_measured_saved_and_averaged(two, tiny_lm, tmp_path):
     assert saved.record.replicates == found.record.replicates
 
 
-@pytest.mark.parametrize(("margin", "kept"), [(5.0, "pass"), (1.0, "fail")])
-def test_a_row_holds_the_means_of_the_items_and_their_guard(two, margin, kept, tmp_path):
+@pytest.mark.parametrize(
+    ("margin", "kept", "said"),
+    [
+        (5.0, "pass", "no quality is lost beyond the non-inferiority margins (guards)."),
+        (1.0, "fail", "quality is lost (number)."),
+    ],
+)
+def test_a_row_holds_the_means_of_the_items_and_their_guard(two, margin, kept, said, tmp_path):
     guard = Guard(margin, 1, "so much")
     found = compare_models(*two, [MadeUp(changed(), guard=guard)], **FEW)
     row = found.table.iloc[0]
     assert (row["before"], row["after"], row["change"]) == pytest.approx((0, 13 / 12, 13 / 12))
     assert (row["guard"], row["items"], row["clusters"], row["unpaired"]) == (kept, 12, 6, 0)
     assert row["p_holm"] == row["p"] == 2 / 2**6
+    assert comparison_finding(found).result[0].endswith(said)
     found.save(tmp_path)
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path).table, found.table)
 
 
-@pytest.mark.parametrize(
-    ("after", "said"),
-    [
-        ([1.0] * 11 + [2.0], "quality is lost (number)."),
-        ([9.0, 9.0, -7.0, -7.0] * 2 + [1.0] * 4, "which chance could explain."),
-    ],
-)
-def test_quality_is_lost_where_chance_does_not_explain_it(two, after, said):
-    guard = Guard(0.5, 1, "so much")
+def test_a_loss_that_chance_explains_is_said_to_be_one(two):
+    after, guard = [9.0, 9.0, -7.0, -7.0] * 2 + [1.0] * 4, Guard(0.5, 1, "so much")
     found = compare_models(*two, [MadeUp(changed(after=after), guard=guard)], n_flips=999)
     assert found.table["guard"].tolist() == ["fail"]
-    assert comparison_finding(found).result[0].endswith(said)
+    assert comparison_finding(found).result[0].endswith("which chance could explain.")
 
 
 @pytest.mark.parametrize(
@@ -174,18 +176,14 @@ def test_a_bias_beyond_neutral_is_neither_less_nor_more_but_turned_round(two, af
     assert f"0.608 to {after:.3f}, {line}; this is more than chance" in primary
 
 
-def test_only_an_interval_that_exists_rules_changes_out(two):
-    found = comparison_finding(compare_models(*two, [MadeUp(changed())], **FEW))
-    assert found.power[0].endswith("is ruled out (95%, over clusters).")
-    alike = MadeUp(changed(after=[1.0] * 12))
-    assert comparison_finding(compare_models(*two, [alike], **FEW)).power == []
-
-
-def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
+def test_items_of_one_model_alone_are_counted_and_only_an_interval_rules_changes_out(two):
     found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], **FEW)
     row = found.table.iloc[0]
     assert (row["items"], row["unpaired"], row["change"]) == (12, 2, 1)
     assert len(found.items) == 12
+    assert comparison_finding(found).power == []
+    found = comparison_finding(compare_models(*two, [MadeUp(changed())], **FEW))
+    assert found.power[0].endswith("is ruled out (95%, over clusters).")
 
 
 def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
@@ -198,7 +196,8 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     measures = [
         triple_measure(triples, make_twins(triples), {"source": "starter"}),
         sentence_measure(sentences, {"source": "here"}),
-        *(pair_measure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
+        *(pair_measure(load_pairs(name, limit=1)) for name in ("winobias", "winogender")),
+        pair_measure(load_pairs("blimp", groups=AGREEMENT, limit=4)),
         perplexity_measure(TEXT, width=32),
         divergence_measure(TEXT, width=32),
     ]
@@ -227,13 +226,10 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
 
 def test_scores_of_the_measures_are_those_of_the_commands(two):
     """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
-    from tda_bias.scores.pair_scores import pair_set_scores
-    from tda_bias.scores.perplexity import log_perplexity
-    from tda_bias.scores.stereoset_scores import stereoset_scores
-
     triples = load_triples("starter", category="gender", limit=4)
     twins = make_twins(triples)
-    blimp, wino = (load_pairs(name, limit=2) for name in ("blimp", "winobias"))
+    blimp = load_pairs("blimp", groups=AGREEMENT, limit=4)
+    wino = load_pairs("winobias", groups=["nurse", "chief"], limit=2)
     measures = [
         triple_measure(triples, twins, {}),
         pair_measure(blimp),
@@ -262,10 +258,6 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
 
 def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference(two):
     """By hand from single texts; an item that the swap does not change has none."""
-    from tda_bias.scores.likelihood import TextReader
-    from tda_bias.scores.stereoset_scores import sentence_twins
-    from tda_bias.scores.texts import Contrast
-
     texts = [
         ("The man cried.", "The man knew.", "The man he."),
         ("The cook knew.", "The cook cried.", "The cook he."),

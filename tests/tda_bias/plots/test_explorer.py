@@ -3,20 +3,21 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ITEMS_ARRAYS
 from tda_bias.heads.result import NULLS, HeadBias
-from tda_bias.plots.explorer import explorer
+from tda_bias.plots.explorer import _by_group, explorer
 from tda_bias.runs.run import open_run
-from tests.support.reports import runs_for_report, unpacked
+from tests.support.reports import unpacked
 
 
 @pytest.fixture(scope="module")
-def folder(tiny, tmp_path_factory):
-    return runs_for_report(tiny, tmp_path_factory.mktemp("explorer"))[0]
+def folder(report_runs):
+    return report_runs[0]
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +82,6 @@ def test_groups_have_the_runs_values_with_students_interval(shown, result, kind,
 
 
 def test_students_interval_by_hand():
-    import pandas as pd
-
-    from tda_bias.plots.explorer import _by_group
-
     values = np.array([[1.0], [2.0], [4.0], [np.nan], [7.0]])
     limits, n = _by_group(values, pd.Series(list("aaaab")), ["a", "b"])
     low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))

@@ -5,6 +5,7 @@ from typing import get_args
 import networkx as nx
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.plots.illustrations import filtration_figure, plot_step_function, token_graph
@@ -59,6 +60,6 @@ def test_components_and_cycles_are_counted_as_networkx_counts_them(example):
 
 
 def test_the_orange_line_is_the_step_function(example):
-    ax = plot_step_function(example)
+    ax = plot_step_function(example, ax=Figure().subplots())
     births = births_deaths(example.patterns[0, 0], attention="causal").births
     np.testing.assert_allclose(ax.patches[1].get_data().values, step_function(births, 4))
