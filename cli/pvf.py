@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
 from tda_bias.runs.files import locked
-from tda_bias.runs.run import refuse_file_of_a_run, refuse_run_of_another_command
+from tda_bias.runs.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
 from tda_bias.runs.tables import write_csv
 from tda_bias.runs.text import Finding, counted, short_name
 from tda_bias.types import MAX_COUNT, InputError, ShareDone
@@ -215,14 +215,19 @@ def score(settings: ScoreSettings) -> None:
     rows, lines = [], []
     for preferences, folder in _scored(settings):
         mass = preferences.by_class().union_mass
-        about = {"model": preferences.model, "words": len(preferences.words)}
-        mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
-        rows.append({**about, **mean, "folder": str(folder)})
+        rows.append(
+            {
+                "model": preferences.model,
+                "words": len(preferences.words),
+                "prompts": mass.size,
+                "union_mass_mean": float(mass.mean()),
+                "folder": str(folder),
+            }
+        )
         lines.append(
             f"{preferences.model}: {counted(len(preferences.words), 'word')} read in "
             f"{counted(mass.size, 'prompt')}, "
-            f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
-            "preferences.parquet, run.json)"
+            f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, run.json)"
         )
     read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
     read.print(settings)
@@ -282,17 +287,13 @@ def plot(settings: PlotSettings) -> None:
     """Draw the figures of one run, or compare several."""
     import pandas as pd
 
-    from pvf import plots
-    from pvf.report import comparison, load_report
+    from pvf.plots import figures_of_runs
+    from pvf.report import reports_of
     from tda_bias.runs.figures import write_figure
 
     refuse_run_of_another_command(settings.out, "pvf plot")
-    reports: dict[str, RiskReport] = {}
-    for folder in settings.runs:
-        report = load_report(folder)
-        reports[report.model if report.model not in reports else str(folder)] = report
-    comparison(reports)  # refuses what cannot stand in one figure
-    figures = plots.figures_of_runs(reports, x=settings.x or None)
+    reports = reports_of([open_run(folder, "pvf") for folder in settings.runs])
+    figures = figures_of_runs(reports, x=settings.x or None)
     rows = []
     for name, figure in figures.items():
         files = write_figure(settings.out, name, figure)
@@ -330,7 +331,7 @@ def mine(settings: MineSettings) -> None:
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
-    """Summary of mining: the pipeline with its version, and the file that keeps the state."""
+    """What was mined, the pipeline with its version, and the file that keeps the state."""
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 
@@ -339,9 +340,8 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
 
     nlp = load_pipeline(settings.pipeline)
     pipeline = f"{nlp.lang}_{nlp.meta['name']} {nlp.meta['version']}"
-    sample = {"field", "seed"}
     identity = {
-        **settings.model_dump(include={"corpus", "kind", "documents", *sample}),
+        **settings.model_dump(include={"corpus", "kind", "documents", "field", "seed"}),
         "content": corpus_hash(settings.corpus),
         "pipeline": pipeline,
     }
@@ -352,13 +352,11 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     if mined.done:
         found = counted(mined.done, "document")
         say(settings.console, f"Going on after {found} of {state}; --no-resume starts over.")
-    source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
-
-    def kept() -> int:
-        return mined.done // _SAVE_EVERY * _SAVE_EVERY
-
+    source = documents(
+        settings.corpus, n=settings.documents, field=settings.field, seed=settings.seed
+    )
     with (
-        interruptible(kept, state, "document"),
+        interruptible(lambda: mined.done // _SAVE_EVERY * _SAVE_EVERY, state, "document"),
         progress_bar(settings.console, f"mining {settings.corpus}", "documents") as progress,
     ):
 
@@ -381,10 +379,7 @@ def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
     """Read and save the preferences of every model, and of its untrained twin where asked for.
 
     A model's folder is held until the last of its preferences is done with. Where another process
-    gathers them, nothing is given.
-
-    Raises:
-        ShareDone: at the end, where another process gathers.
+    gathers them, nothing is given, and ``ShareDone`` is raised at the end.
     """
     from pvf.words import load_classes, load_templates, load_words
 

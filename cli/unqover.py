@@ -77,7 +77,7 @@ def unqover(settings: UnqoverSettings) -> None:
         from unqover.plots import report_figures
         from unqover.report import bias_report
 
-        with work.progress(f"{settings.model} · {design.record.name}", "pairs") as progress:
+        with work.progress(f"{settings.model} · {design.record.name}", "questions") as progress:
             answers = ask_questions(
                 model,
                 design,
@@ -135,14 +135,13 @@ def summary_table(report: Report) -> Table:
     )
     rows = []
     for row in report.summary.to_dict("records"):
-        first = row["compared"] == "subjects"
-        if row["scale"] == "two_way" or (row["scale"] == "log_odds" and first):
-            names = {"compared": row["compared"], "scale": row["scale"].replace("_", "-")}
-            for name in ("mu", "eta"):
-                interval = {"low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-                chance = {"chance": row[f"{name}_chance_pair"], "p": row[f"{name}_p_pair"]}
-                rows.append({**names, "name": name, "value": row[name], **interval, **chance})
-                names = {"compared": "", "scale": ""}
+        if row["scale"] == "log_odds" and row["compared"] != "subjects":
+            continue
+        names = {"compared": row["compared"], "scale": row["scale"].replace("_", "-")}
+        for name in ("mu", "eta"):
+            values = {end: row[f"{name}_{end}"] for end in ("low", "high", "chance", "p")}
+            rows.append({**names, "name": name, "value": row[name], **values})
+            names = {"compared": "", "scale": ""}
     columns: Columns = [
         ("compared", "{compared}"),
         ("scale", "{scale}"),

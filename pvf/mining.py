@@ -1,9 +1,6 @@
 """Context templates from a corpus: sentences whose subject a later "he" or "she" refers to.
 
-The papers' procedure (find sentences in which a word of y belongs to the subject, keep the
-predicate, count) with a parser in place of their coreference system, and without the faults of the
-published script: every part of a predicate is taken from the verb's own children, pasts come from
-the tagger, repeated sentences count once, draws have a seed. See docs/method/pvf.md.
+The papers' procedure with a parser in place of their coreference system; see docs/method/pvf.md.
 """
 
 from __future__ import annotations
@@ -54,15 +51,11 @@ _MOST_WORDS = 8
 def documents(
     source: str, *, n: int | None = None, field: str = "text", seed: int = 0
 ) -> Iterator[str]:
-    """The documents of a corpus, or a random sample of them, the same for the same seed.
+    """The documents of a corpus, or a random sample of ``n``, the same for the same seed.
 
-    Args:
-        source: A ``.txt`` file (documents end at empty lines), ``.jsonl``, or a name on the Hugging
-            Face hub, with its configuration after a colon (``wikimedia/wikipedia:20231101.en``),
-            whose training split is streamed.
-        n: Sample size; all documents if None.
-        field: Where the text is, in JSON Lines and data sets.
-        seed: Of the sample.
+    ``source`` is a ``.txt`` file (documents end at empty lines), ``.jsonl``, or a name on the
+    Hugging Face hub, with its configuration after a colon (``wikimedia/wikipedia:20231101.en``),
+    whose training split is streamed. ``field`` is where the text is, in JSON Lines and data sets.
 
     Raises:
         InputError: if the source cannot be read, or naming the line that lacks the field.
@@ -333,9 +326,8 @@ class Mined(BaseModel, extra="forbid"):
         counts: Template to number of distinct sentences.
         lemmas: Template to its verb's lemma in the first sentence.
         overt: Verbs seen with an overt "that".
-        seen: Hashes of paragraphs and of sentences that count once.
+        seen: Hashes of paragraphs and of sentences, each of which counts once.
         done: Documents finished.
-        sentences: Distinct sentences parsed.
     """
 
     settings: dict[str, Any] = {}
@@ -371,16 +363,15 @@ class Mined(BaseModel, extra="forbid"):
         return mined
 
     def first_time(self, kind: str, text: str) -> bool:
-        """Tell whether a paragraph or sentence is new, and remember it."""
-        mark = kind + _mark(text)
+        """Tell whether a paragraph or sentence is new, and remember it.
+
+        It is known again however it is spaced and capitalised.
+        """
+        plain = " ".join(text.lower().split())
+        mark = kind + hashlib.blake2b(plain.encode(), digest_size=8).hexdigest()
         new = mark not in self.seen
         self.seen.add(mark)
         return new
-
-
-def _mark(text: str) -> str:
-    """A hash by which a text is known again, however it is spaced and capitalised."""
-    return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).hexdigest()
 
 
 def load_pipeline(name: str) -> Language:
@@ -439,7 +430,6 @@ def mine(
 
 
 def _count(sentence: Span, kind: Kind, mined: Mined) -> None:
-    """Count a new sentence and its templates."""
     mined.sentences += 1
     for token in sentence:
         if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
@@ -453,10 +443,7 @@ def mined_table(mined: Mined, *, min_count: int = 2) -> pd.DataFrame:
     """Templates that occur often enough and are grammatical before ``[Y]``, most frequent first.
 
     A template with "that" is kept if its verb reports, or was seen with an overt "that" in the
-    corpus; no word of the sentences is kept but those of the template.
-
-    Returns:
-        Columns ``template count``.
+    corpus. The columns are ``template count``.
     """
     reporting = set(lexicon()["reporting_verbs"])
     rows = []

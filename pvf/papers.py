@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from pvf import plots
 from pvf.preferences import PreferencesRecord
-from pvf.report import RiskReport, comparison, load_report
+from pvf.report import RiskReport, load_report, reports_of
 from pvf.words import load_classes, load_templates, load_words, packaged
 from tda_bias.runs.figures import (
     COLUMN,
@@ -25,25 +25,21 @@ from tda_bias.runs.run import Run
 from tda_bias.runs.tables import write_table
 from tda_bias.runs.text import counted
 
+# What the papers print.
+_PUBLISHED = "published.yaml"
 # The words of BVF's figure 11.
-_PUBLISHED = ("nurse", "stylist", "receptionist", "doctor", "programmer", "captain")
+_WORDS_OF_FIGURE_11 = ("nurse", "stylist", "receptionist", "doctor", "programmer", "captain")
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def published() -> dict[str, Any]:
-    """The numbers that the papers print, with their sources."""
-    return packaged("published.yaml")
-
-
 def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
     """A table of the PVF papers: published rows, and ours marked so.
 
-    Reports are by the name of their row, each measured as the papers did (``unlike_the_papers``);
-    ``table`` is a key of ``published()["risk"]["tables"]``.
+    Reports are by the name of their row, each measured as the papers did (``unlike_the_papers``).
     """
-    risk = published()["risk"]
+    risk = packaged(_PUBLISHED)["risk"]
     rows = [
         {**dict(zip(risk["columns"], row, strict=True)), "from": "paper"}
         for row in risk["tables"][table]["rows"]
@@ -77,8 +73,8 @@ def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
 
 def paper_name(model: str) -> str:
     """The name under which the papers report a model; empty if none does."""
-    names: dict[str, Sequence[str]] = published()["names"]
-    return next((paper for paper, loaded in names.items() if model in loaded), "")
+    names = packaged(_PUBLISHED)["names"]
+    return next((str(paper) for paper, loaded in names.items() if model in loaded), "")
 
 
 def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
@@ -92,7 +88,7 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
     """
     pvf = [run for run in runs if run.command == "pvf"]
     written = 0
-    for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
+    for name, entry in (packaged(_PUBLISHED)["risk"]["tables"] if pvf else {}).items():
         file = "risk_" + name.replace(",", "").replace(" ", "_")
         alike = []
         for run in pvf:
@@ -114,7 +110,7 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
 
 def _signed_means(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN if len(runs) == 1 else PAGE, 3.2)
-    plots.plot_signed_means(_reports(runs), ax=figure.subplots())
+    plots.plot_signed_means(reports_of(runs), ax=figure.subplots())
     return captioned(figure, _words(runs[0]))
 
 
@@ -129,8 +125,8 @@ def _distributions(runs: Sequence[Run]) -> Figure:
 def _preferences(runs: Sequence[Run]) -> Figure:
     """The published six words by template; the extremes where they were not read."""
     report = runs[0].load(load_report)
-    read = set(_PUBLISHED) <= set(report.preferences.x)
-    rows = list(_PUBLISHED) if read else plots.extreme_words(report)
+    read = set(_WORDS_OF_FIGURE_11) <= set(report.preferences.x)
+    rows = list(_WORDS_OF_FIGURE_11) if read else plots.extreme_words(report)
     figure = print_figure(PAGE, 1.9 + 0.22 * len(rows))
     plots.plot_preferences(report.preferences, rows, ax=figure.subplots())
     return captioned(figure, _words(runs[0]))
@@ -138,21 +134,14 @@ def _preferences(runs: Sequence[Run]) -> Figure:
 
 def _change(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN, 2.8)
-    plots.plot_change(*_reports(runs).values(), ax=figure.subplots())
+    plots.plot_change(*reports_of(runs).values(), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
 
 
 def _size(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN, 2.8)
-    plots.plot_against_size(_reports(runs), ax=figure.subplots())
+    plots.plot_against_size(reports_of(runs), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
-
-
-def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
-    """Reports by name; refuses a model that is compared with itself."""
-    reports = {name: run.load(load_report) for name, run in named_apart(runs).items()}
-    comparison(reports)
-    return reports
 
 
 def _words(run: Run) -> str:

@@ -223,8 +223,8 @@ def report_figures(
 ) -> dict[str, Figure]:
     """The figures that every run gets, by file name.
 
-    ``x`` are the rows of the heat map (the six that lean most to each side if None), ``label`` how
-    many words are named on each side of the signed means.
+    ``x`` are the rows of the heat map (by default the six that lean most to each side), ``label``
+    is how many words are named on each side of the signed means.
     """
     words = x or extreme_words(report)
     means, distributions = print_figure(4.8, 4.2), print_figure(7.5, 3.2)
@@ -240,10 +240,7 @@ def report_figures(
 def figures_of_runs(
     reports: Mapping[str, RiskReport], *, x: Sequence[str] | None = None
 ) -> dict[str, Figure]:
-    """The figures of each of several runs, and those that compare them.
-
-    ``x`` are the words of the heat maps.
-    """
+    """The figures of each of several runs, with the words ``x``, and those that compare them."""
     figures: dict[str, Figure] = {}
     for name, report in reports.items():
         prefix = f"{name.replace('/', '--')}-" if len(reports) > 1 else ""

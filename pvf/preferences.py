@@ -45,8 +45,6 @@ class WordsRecord(RecordPart):
     """The lists of words of a run, and what became of them.
 
     Attributes:
-        x: List of the words whose preferences were read.
-        y: List of the words that were read.
         shared_by_classes: Words in several classes, dropped from all.
         not_read: Words left out, with the reason.
         tokens_of_each: Tokens of every word of y.
@@ -74,8 +72,7 @@ class ReadRecord(RecordPart):
 class PreferencesRecord(RunRecord):
     """Everything needed to read the same preferences again.
 
-    Attributes:
-        prompts: Number, tokens and hash of the prompts.
+    ``prompts`` has their number, tokens and hash.
     """
 
     command: str = "pvf"
@@ -89,11 +86,9 @@ class PreferencesRecord(RunRecord):
 
 
 class ClassPreferences(NamedTuple):
-    """Preferences over classes.
+    """Preferences over classes, which sum to 1; uniform where no word has any probability.
 
-    Attributes:
-        p: They sum to 1; uniform where no word has any probability.
-        union_mass: Probability of all words of all classes together, before dividing by it.
+    ``union_mass`` is the probability of all words of all classes together, before dividing by it.
     """
 
     p: Float[np.ndarray, "... y"]
@@ -212,23 +207,18 @@ class Preferences(Recorded):
         return replace(self, log_prob=log_prob, continued=np.zeros_like(log_prob))
 
     def save(self, folder: str | Path) -> None:
-        """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``: all, or none.
+        """Write ``words.parquet`` and ``run.json``: both, or none.
 
         Raises:
             InputError: if the folder cannot be written.
         """
-        words = _keys(self.record.read, "x", "template", "word")
+        words = _keys(self.record.read)
         labels = np.array(self.classes, dtype=object)[self.class_of]
         words["class"] = np.tile(labels, len(words) // len(labels))
         words["log_prob"] = self.log_prob.reshape(-1)
         words["continued"] = self.continued.reshape(-1)
-        by_class, classes = self.by_class(), _keys(self.record.read, "x", "template")
-        for number, label in enumerate(self.classes):
-            classes[f"p_{label}"] = by_class.p[..., number].reshape(-1)
-        classes["union_mass"] = by_class.union_mass.reshape(-1)
         with writing_run(folder, self.record) as run:
             run.table(_WORDS, words)
-            run.table("preferences.parquet", classes)
 
     @classmethod
     def load(cls, folder: str | Path) -> Preferences:
@@ -239,12 +229,11 @@ class Preferences(Recorded):
         """
         run = open_run(folder, "pvf")
         record = run.record_as(PreferencesRecord)
-        keys, table = _keys(record.read, "x", "template", "word"), run.table(_WORDS, _WORD_COLUMNS)
+        keys, table = _keys(record.read), run.table(_WORDS, _WORD_COLUMNS)
         if not len(keys) or not table[[*keys]].astype(object).equals(keys.astype(object)):
             raise InputError(
                 f"{run.folder / _WORDS} holds other words or templates than {RECORD}; {run.again}"
             )
-        run.read("preferences.parquet")  # nothing needs it, but it must be whole
         shape = (len(record.read.x), len(record.read.templates), -1)
         log_prob, continued = (
             table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
@@ -252,12 +241,8 @@ class Preferences(Recorded):
         return cls(log_prob, continued, record)
 
 
-def _keys(read: ReadRecord, *names: str) -> pd.DataFrame:
+def _keys(read: ReadRecord) -> pd.DataFrame:
     """The columns that name the rows of a table: every x in every template, with every word."""
-    lists = {
-        "x": read.x,
-        "template": [text for text, _ in read.templates],
-        "word": [word for members in read.classes.values() for word in members],
-    }
-    index = pd.MultiIndex.from_product([lists[name] for name in names], names=names)
-    return index.to_frame(index=False)
+    texts = [text for text, _ in read.templates]
+    every = read.x, texts, chain.from_iterable(read.classes.values())
+    return pd.MultiIndex.from_product(every, names=("x", "template", "word")).to_frame(index=False)

@@ -7,7 +7,7 @@ A word's probability is the product over its tokens. What prompts and words shar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -62,6 +62,7 @@ def score_preferences(
     """
     config = config or ScoreConfig()
     listed = _readable(model, config, templates, classes)
+    reader = _Reader(model, config.batch_size, templates, listed)
     weights = model.weight_hash()
     # Everything that saved probabilities depend on, beside words and templates.
     identity = {
@@ -72,39 +73,26 @@ def score_preferences(
         "kind": model.kind,
         "forms": config.forms,
     }
-    kept = cache(identity)
-    done, n_prompts = 0, len(words.words) * len(templates)
+    n = len(words.words)
 
-    def moved(prompts: int) -> None:
+    def moved(finished: float) -> None:
         if progress is not None:
-            progress(prompts, n_prompts)
+            progress(round(finished * len(templates)), n * len(templates))
 
-    reader = _Reader(model, config.batch_size, templates, listed)
-    blocks = [
-        reader.part(words.words[first : first + _WORDS], first, moved)
-        for first in range(0, len(words.words), _WORDS)
-    ]
-    arrays: list[Mapping[str, np.ndarray]] = []
-    for part, read in zip(blocks, kept.each(blocks), strict=True):
+    blocks, arrays = [], []
+    for first in range(0, n, _WORDS):
+        blocks.append(reader.part(words.words[first : first + _WORDS], first, moved))
+    for number, read in enumerate(cache(identity).each(blocks), start=1):
         arrays.append(read)
-        done += int(part.cost) * len(templates)
-        moved(done)
+        moved(min(number * _WORDS, n))
     log_prob, continued = (
-        np.concatenate([a[n] for a in arrays]) for n in ("log_prob", "continued")
+        np.concatenate([read[name] for read in arrays]) for name in ("log_prob", "continued")
     )
     inputs = _inputs(model, words.words, templates)
     record = PreferencesRecord(
         model=model_record(model, weights=weights),
         read_config=config,
-        words=WordsRecord(
-            x=SourceRecord(name=words.name, source=words.source),
-            y=SourceRecord(name=classes.name, source=classes.source),
-            shared_by_classes=classes.shared,
-            not_read=listed.skipped,
-            tokens_of_each=dict(zip(listed.words, map(len, listed.tokens), strict=True)),
-            tokens_of_x=_tokens_of_x(model, words.words),
-            continued=listed.continued,
-        ),
+        words=_words_record(model, words, classes, listed),
         read=ReadRecord(
             x=words.words,
             templates=tuple((template.text, template.count) for template in templates),
@@ -117,6 +105,20 @@ def score_preferences(
         },
     )
     return Preferences(log_prob, continued, record)
+
+
+def _words_record(
+    model: LanguageModel, words: WordList, classes: WordClasses, listed: WordTokens
+) -> WordsRecord:
+    return WordsRecord(
+        x=SourceRecord(name=words.name, source=words.source),
+        y=SourceRecord(name=classes.name, source=classes.source),
+        shared_by_classes=classes.shared,
+        not_read=listed.skipped,
+        tokens_of_each=dict(zip(listed.words, map(len, listed.tokens), strict=True)),
+        tokens_of_x=_tokens_of_x(model, words.words),
+        continued=listed.continued,
+    )
 
 
 def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
@@ -156,20 +158,19 @@ class _Reader:
     templates: Sequence[Template]
     listed: WordTokens
 
-    def part(self, words: Sequence[str], first: int, moved: Callable[[int], None]) -> Part:
-        """A block of words x that is read and saved together, after so many others.
+    def part(self, words: Sequence[str], first: int, moved: Callable[[float], None]) -> Part:
+        """A block of words x that is read and saved together, after ``first`` others.
 
-        ``moved`` is called with the number of finished prompts of all blocks.
+        ``moved`` is called with the number of finished words of all blocks.
         """
         depends_on = {
             "words": list(words),
             "templates": [template.text for template in self.templates],
             "words of y": [list(sequence) for sequence in self.listed.tokens],
         }
-        before, own = first * len(self.templates), len(words) * len(self.templates)
 
         def within(finished: int, total: int) -> None:
-            moved(before + finished * own // max(total, 1))
+            moved(first + len(words) * finished / max(total, 1))
 
         return Part(
             f"words {first + 1} to {first + len(words)}",
@@ -199,7 +200,7 @@ class _Reader:
         """Tokens of all words from left to right after the text before the slot."""
         model, forms = self.model, self.listed.tokens
         texts = _prompts(words, self.templates)
-        prompts = prompt_ids(model, words, self.templates)
+        prompts = _prompt_ids(model, words, self.templates)
         together = 1
         if model.kind == "causal":
             # Prompts of one word share its beginning; a large tree of words makes long rows of it.
@@ -253,21 +254,17 @@ def _inputs(
         return gap_sources(model, _prompts(words, templates))
     if model.kind != "masked":
         leading, _ = special_tokens_around(model.tokenizer)
-        return [[*leading, *ids] for ids in prompt_ids(model, words, templates)]
+        return [[*leading, *ids] for ids in _prompt_ids(model, words, templates)]
     slot = model.tokenizer.mask_token
     texts = [t.filled(word).replace(Y_SLOT, slot) for word in words for t in templates]
     ids: list[list[int]] = model.tokenizer(texts)["input_ids"]
     return ids
 
 
-def prompt_ids(
+def _prompt_ids(
     model: LanguageModel, words: Sequence[str], templates: Sequence[Template]
 ) -> list[list[int]]:
-    """Token ids of every prompt, word by word, without special tokens.
-
-    Raises:
-        InputError: if there are none.
-    """
+    """Token ids of every prompt, word by word, without special tokens."""
     texts = _prompts(words, templates)
     ids: list[list[int]] = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
     for text, prompt in zip(texts, ids, strict=True):
@@ -285,12 +282,9 @@ def _prompts(words: Sequence[str], templates: Sequence[Template]) -> list[str]:
 
 @dataclass(frozen=True)
 class WordTokens:
-    """The words that are read, with their tokens, class by class.
+    """The words that are read, class by class, with the token sequence of each.
 
-    Attributes:
-        classes: The words by class.
-        tokens: Token sequence of each; no two are the same.
-        skipped: Words that are not read, with the reason.
+    No two sequences are the same. ``skipped`` are words that are not read, with the reason.
     """
 
     classes: dict[str, tuple[str, ...]]
@@ -347,14 +341,10 @@ def word_tokens(
     forms: Forms = "word",
     one_token: bool = False,
 ) -> WordTokens:
-    """Token sequences of all words, each counted once.
+    """Token sequences of all words, each counted once; with ``one_token`` those of one token.
 
-    Args:
-        tokenizer: The model's.
-        classes: The words.
-        forms: ``word``: as at the start of a word; ``bare``: the vocabulary's entry for the
-            letters, which in most tokenizers continues a word. Words without one are left out.
-        one_token: Leave out words of several tokens.
+    ``forms`` is ``word``: as at the start of a word; or ``bare``: the vocabulary's entry for the
+    letters, which in most tokenizers continues a word. Words without one are left out.
 
     Raises:
         InputError: if a word becomes the unknown token, or a class keeps no word.

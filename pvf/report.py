@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ from pvf.risk import (
     risk_intervals,
     x_intervals,
 )
+from tda_bias.runs.figures import named_apart
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RecordPart, validated_part
 from tda_bias.runs.result import adding_to_run, summary_html
@@ -36,11 +37,7 @@ _SETTINGS = "risk.json"
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed.
-
-    Attributes:
-        x_weights_file: Where the weights of x were read.
-    """
+    """Content of ``risk.json``: how risks were computed, and the file that weights of x are of."""
 
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
@@ -56,9 +53,7 @@ class RiskReport:
             ``s_CLASS`` of each class, mean union mass and weight.
         summary: R, R_p and R_v of the model with intervals, of its pronouns alone where there are
             any, and of the reference models.
-        variants: The same quantities under the other choices of the papers and their code, one at
-            a time.
-        controls: What must be read beside the numbers.
+        variants: The same under the other choices of the papers and their code, one at a time.
         x_weights: Weight of each x as it was given; None for uniform ones.
     """
 
@@ -203,6 +198,17 @@ def _as_saved(x_weights: np.ndarray | None) -> tuple[float, ...] | None:
 
 def _saved_settings(run: Run) -> RiskSettings:
     return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
+
+
+def reports_of(runs: Sequence[Run]) -> dict[str, RiskReport]:
+    """The reports of several runs, by model; by folder where several are of one model.
+
+    Raises:
+        InputError: as ``load_report`` and ``comparison``.
+    """
+    reports = {name: run.load(load_report) for name, run in named_apart(runs).items()}
+    comparison(reports)
+    return reports
 
 
 def risk_report(
@@ -396,6 +402,26 @@ def risk_finding(report: RiskReport) -> Finding:
             f"others to {classes[1]}."
         )
     over = "" if report.x_weights is None else f", over {report.words}"
+    return Finding(
+        result=[
+            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
+            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
+        ],
+        control=[
+            f"A model without prejudice, whose preferences are random in each template, has R_p = "
+            f"{null['R_p']:.3f} with so few templates.",
+            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
+            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
+            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+        ],
+        power=[_power(null["R_p"], low, high)],
+        details=_details(n),
+    )
+
+
+def _details(n: Mapping[str, Any]) -> list[str]:
+    """Sentences about the controls, beside the finding."""
     details = [
         f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
         f"{n['n_effective_contexts']:.1f}.",
@@ -417,19 +443,4 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
             "there)."
         )
-    return Finding(
-        result=[
-            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
-            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
-        ],
-        control=[
-            f"A model without prejudice, whose preferences are random in each template, has R_p = "
-            f"{null['R_p']:.3f} with so few templates.",
-            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
-            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
-            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
-        ],
-        power=[_power(null["R_p"], low, high)],
-        details=details,
-    )
+    return details

@@ -43,8 +43,7 @@ class Risk:
         r_v: Volatility: r - r_p, at least 0 because J is convex.
         R: Mean of r over x; R_p and R_v likewise.
         mean_s: Mean stereotype over contexts.
-        context_weights: They sum to 1.
-        x_weights: They sum to 1.
+        context_weights: They sum to 1, as ``x_weights`` do.
     """
 
     s: Float[np.ndarray, "x context y"]
@@ -189,9 +188,8 @@ def finite_context_null(
 ) -> Float[np.ndarray, " draw"]:
     """Prejudice that a model without any shows because its contexts are few.
 
-    Returns:
-        Draws of r_p of one x whose preferences are uniform on the simplex, independently in every
-        context. Their mean is the null line for r_p and, over x, for R_p.
+    These are draws of r_p of one x whose preferences are uniform on the simplex, independently in
+    every context. Their mean is the null line for r_p and, over x, for R_p.
     """
     n_contexts = len(context_weights)
     r_p = []

@@ -1,7 +1,4 @@
-"""Least squares of the risk of occupations on a user's factors.
-
-No factor data come with the package. The papers used years of education, the share of women, hourly
-pay (all US Bureau of Labor Statistics) and the log frequency of the word; see docs/method/pvf.md.
+"""Least squares of the risk of occupations on a user's factors; see docs/method/pvf.md.
 
 Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figures 9 and 12-15.
 """
@@ -23,8 +20,7 @@ WEIGHT = "weight"
 def load_factors(path: str | Path) -> pd.DataFrame:
     """Read a CSV with the columns ``x``, one or more factors, and perhaps ``weight``.
 
-    Returns:
-        One row per x; NaN where the file has nothing. A weight of 0 leaves an x out.
+    Each x has a row, NaN where the file has nothing. A weight of 0 leaves an x out.
 
     Raises:
         InputError: as ``numbers_by_x``, or if there is no factor.
@@ -70,10 +66,7 @@ def regressions(by_x: pd.DataFrame, factors: pd.DataFrame, *, response: str = "r
 def regress(
     response: pd.Series, factors: pd.DataFrame, weights: pd.Series | None = None
 ) -> pd.DataFrame:
-    """Least squares of a response on factors together, with an intercept.
-
-    Weights are for example the numbers of people in the occupations; ordinary least squares if
-    None.
+    """Least squares of a response on factors together, with an intercept; ordinary without weights.
 
     Returns:
         One row per factor: ``slope se t p``, ``se_hc3 p_hc3`` with errors that are robust against

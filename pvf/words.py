@@ -34,11 +34,7 @@ class WordList:
 
 @dataclass(frozen=True)
 class WordClasses:
-    """Two or more classes of words for y; no word stands in two of them.
-
-    Attributes:
-        shared: Words that stood in several classes and were dropped from all.
-    """
+    """Two or more classes of words for y; ``shared`` stood in several and were dropped from all."""
 
     name: str
     source: str
@@ -65,10 +61,9 @@ class Template:
 def load_words(source: str | Path = "occupations") -> WordList:
     """Words for x.
 
-    Args:
-        source: ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
-            profession, and of race and religion as persons), or a text file with one word per line;
-            empty lines and what follows a ``#`` do not count.
+    ``source`` is ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
+    profession, and of race and religion as persons), or a text file with one word per line; empty
+    lines and what follows a ``#`` do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.
@@ -88,9 +83,8 @@ def load_words(source: str | Path = "occupations") -> WordList:
 def load_classes(source: str | Path = "gender") -> WordClasses:
     """Word classes for y.
 
-    Args:
-        source: ``gender``, ``pronouns``, ``race``, ``religion``, ``disability``, or a YAML file of
-            the form ``class: [word, ...]``.
+    ``source`` is ``gender``, ``pronouns``, ``race``, ``religion``, ``disability``, or a YAML file
+    of the form ``class: [word, ...]``.
 
     Raises:
         InputError: if there is no such list or file, it has fewer than two classes, a class has no
@@ -133,9 +127,8 @@ def _classes(name: str, source: str, content: Any) -> WordClasses:
 def load_templates(source: str | Path = "gender") -> list[Template]:
     """Templates with their counts.
 
-    Args:
-        source: ``gender`` or ``race`` (the ten most frequent published ones), or a CSV file with
-            the columns ``template,count``.
+    ``source`` is ``gender`` or ``race`` (the ten most frequent published ones), or a CSV file with
+    the columns ``template,count``.
 
     Raises:
         InputError: naming the line, if a template lacks a slot, has one twice or in the wrong
@@ -150,22 +143,31 @@ def load_templates(source: str | Path = "gender") -> list[Template]:
     templates: dict[str, Template] = {}
     rows = rows_of(text, f"`templates` {source}", columns=("template", "count"))
     for line, row in enumerate(rows, start=2):
-        where, template = f"`templates` {source} line {line}", row["template"].strip()
-        for slot in (X_SLOT, Y_SLOT):
-            if template.count(slot) != 1:
-                fault = "lacks" if slot not in template else "has more than one"
-                raise InputError(f"{where}: the template {fault} {slot}; got {template!r}")
-        if template.index(X_SLOT) > template.index(Y_SLOT):
-            raise InputError(f"{where}: {X_SLOT} must come before {Y_SLOT}; got {template!r}")
+        template, count = row["template"].strip(), _number(row["count"])
+        if fault := _fault_of(template):
+            raise InputError(f"`templates` {source} line {line}: {fault}; got {template!r}")
         if template in templates:
-            raise InputError(f"{where}: the template stands twice")
-        count = _number(row["count"])
+            raise InputError(f"`templates` {source} line {line}: the template stands twice")
         if not 0 < count < math.inf:
-            raise InputError(f"{where}: the count must be a positive number; got {row['count']!r}")
+            raise InputError(
+                f"`templates` {source} line {line}: the count must be a positive number; got "
+                f"{row['count']!r}"
+            )
         templates[template] = Template(template, count)
     if not templates:
         raise InputError(f"`templates` {source} has no template")
     return list(templates.values())
+
+
+def _fault_of(template: str) -> str:
+    for slot in (X_SLOT, Y_SLOT):
+        if slot not in template:
+            return f"the template lacks {slot}"
+        if template.count(slot) > 1:
+            return f"the template has more than one {slot}"
+    if template.index(X_SLOT) > template.index(Y_SLOT):
+        return f"{X_SLOT} must come before {Y_SLOT}"
+    return ""
 
 
 def load_x_weights(path: str | Path, x: Sequence[str]) -> tuple[np.ndarray, list[str]]:

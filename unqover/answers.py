@@ -31,9 +31,7 @@ _COLUMNS = {**dict.fromkeys(_KEYS, str), **dict.fromkeys([*_CELLS, *_MASSES], fl
 class AnswersRecord(RunRecord):
     """Everything needed to ask the same questions again.
 
-    Attributes:
-        ask: How it was asked.
-        tokens: By template, tokens of every subject's name.
+    ``tokens`` has, by template, the tokens of every subject's name.
     """
 
     command: str = "unqover"
@@ -48,8 +46,6 @@ class Answers(Recorded):
     """Log-probabilities of two subjects as answers.
 
     Attributes:
-        first: First subject of each pair.
-        second: Second subject of each pair.
         log_prob: NaN where a template does not ask about an attribute.
         mass: Probability of the two subjects together.
     """

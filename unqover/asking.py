@@ -1,7 +1,4 @@
-"""Asking a model: questions to saved answers, for causal, masked and span models.
-
-This is the only file of the package that runs a model.
-"""
+"""Asking a model: questions to saved answers, for causal, masked and span models."""
 
 from __future__ import annotations
 
@@ -48,7 +45,8 @@ def ask_questions(
 ) -> Answers:
     """Ask a model every question of a design: two orders of mention, two polarities.
 
-    The model is a causal or masked language model, or one that answers with a span.
+    The model is a causal or masked language model, or one that answers with a span. ``progress``
+    counts questions.
 
     Raises:
         InputError: if the model cannot be asked that way, a text is too long for it, its
@@ -66,13 +64,8 @@ def ask_questions(
         ask = ContinuationAsker(model, config.batch_size, how).ask
     weights = model.weight_hash()
     # Everything that answers depend on, beside their texts.
-    identity = {"model": model.name, "weights": weights, "dtype": model.dtype_name, "ask": how}
-    kept = cache(identity)
+    kept = cache({"model": model.name, "weights": weights, "dtype": model.dtype_name, "ask": how})
     n_pairs, n_templates, n_attributes = design.shape
-    log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
-    mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
-    n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
-    done = 0
     blocks = [
         (template, np.arange(first, min(first + _PAIRS, n_pairs)))
         for template in range(n_templates)
@@ -81,21 +74,22 @@ def ask_questions(
     wanted = [
         Part(
             f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
-            len(pairs) * int(design.asked[template].sum()),
+            4 * len(pairs) * int(design.asked[template].sum()),
             partial(_depends_on, design, template, pairs),
             partial(_answers, model, ask, design, template, pairs),
         )
         for template, pairs in blocks
     ]
-    for (template, pairs), arrays in zip(blocks, kept.each(wanted), strict=True):
+    log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
+    mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
+    n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
+    read = kept.each(wanted, progress=progress)
+    for (template, pairs), arrays in zip(blocks, read, strict=True):
         index = np.ix_(pairs, np.array([template]), np.flatnonzero(design.asked[template]))
         log_prob[index] = arrays["log_prob"][:, None]
         mass[index] = arrays["mass"][:, None]
         n_tokens[template, design.first[pairs]] = arrays["n_tokens"][:, 0]
         n_tokens[template, design.second[pairs]] = arrays["n_tokens"][:, 1]
-        done += 2 * len(pairs)
-        if progress is not None:
-            progress(done, 2 * n_pairs * n_templates)
     record = AnswersRecord(
         model=model_record(model, weights=weights),
         ask=how,
@@ -107,11 +101,7 @@ def ask_questions(
 
 
 def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
-    """The way that is asked for, or the usual one of a kind of model.
-
-    Raises:
-        InputError: if the model cannot be asked that way.
-    """
+    """The way that is asked for, or the usual one of a kind of model."""
     able = {"causal": ("cloze", "question"), "masked": ("mask",), "span": ("span",)}
     if model.kind not in able:
         raise InputError(
@@ -138,9 +128,7 @@ def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
 class Instance:
     """Two subjects in one template, in one order, asked about some attributes.
 
-    Attributes:
-        mentioned: The subjects in the order of mention.
-        candidates: The same two as x1 and x2.
+    ``mentioned`` are the two in the order of mention, ``candidates`` the same as x1 and x2.
     """
 
     template: Template
@@ -165,13 +153,10 @@ class Instance:
 
 
 class Asked(NamedTuple):
-    """Answers to instances that ask about as many attributes.
+    """Answers to instances that ask about as many attributes: for each, then for its denial.
 
-    Attributes:
-        log_prob: Of either subject for the attribute, then its denial.
-        n_tokens: Tokens of the subject's name.
-        mass: Probability that the answer is one of the two; for cloze, that the sentence begins
-            with one of them.
+    ``mass`` is the probability that the answer is one of the two; for cloze, that the sentence
+    begins with one of them.
     """
 
     log_prob: Float[np.ndarray, "instance attribute polarity subject"]
@@ -228,11 +213,9 @@ class ScoredText(NamedTuple):
 
 
 class ContinuationAsker:
-    """Causal models: the log-probability of a sentence, or of an answer, after a text.
+    """Causal models: the log-probability of a sentence (cloze) or answer (question) after a text.
 
     All texts of an instance are read together: what they share is run once.
-
-    ``how`` is ``cloze`` or ``question``.
     """
 
     def __init__(self, model: LanguageModel, batch_size: int, how: str) -> None:
@@ -267,11 +250,7 @@ class ContinuationAsker:
         return Asked(whole.reshape(shape), n_named.reshape(shape), mass)
 
     def texts(self, instance: Instance) -> list[ScoredText]:
-        """The texts of an instance by attribute, polarity and subject.
-
-        Raises:
-            InputError: if the tokenizer makes no token of a part of one.
-        """
+        """The texts of an instance by attribute, polarity and subject."""
         parts = [  # the given text, the same with the subject, and the whole
             (given, f"{given} {said[: place.stop]}", f"{given} {said}")
             for given, said, place in self._continuations(instance)
@@ -311,9 +290,6 @@ def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Insta
 
     The whole vocabulary shares the probability; a subject of several tokens is read with as many
     masks, from left to right. Rows that two subjects share are run once.
-
-    Raises:
-        InputError: if the tokenizer makes no token of a subject, or has no mask.
     """
     mask, rows, read = mask_token(model), MaskedRows(), []
     for instance in instances:

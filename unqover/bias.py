@@ -13,7 +13,7 @@ Source: [UnQover] Li, Khashabi, Khot, Sabharwal & Srikumar (2020), sections 3 an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -36,8 +36,7 @@ class Comparative:
     """Bias of single comparisons.
 
     Attributes:
-        B: How much more a subject is chosen for the attribute than for its denial, over both
-            orders.
+        B: How much more a subject is chosen for the attribute than for its denial.
         C: Half the difference of the two subjects' B, in [-1, 1]; positive where x1 is preferred.
         position_error: Delta: mean change of a score when the order of mention does.
         negation_error: Epsilon: mean difference between a subject's score for the attribute and
@@ -88,9 +87,6 @@ class Sums:
         C: Sum of C.
         sign: Sum of the signs of C; a tie adds 0.
         n: Number of comparisons; 0 where none was asked.
-        first: First subject of each pair.
-        second: Second subject of each pair.
-        n_subjects: Number of subjects.
     """
 
     C: Float[np.ndarray, "pair attribute"]
@@ -145,15 +141,11 @@ class Aggregates:
 def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) -> Aggregates:
     """Means over comparisons: gamma, eta and mu.
 
-    Args:
-        given: Comparisons.
-        group: Group of each subject, numbered from 0, or -1 for none: pairs within one are left
-            out. None: every subject is its own. With every subject of a set X1 its own group and
-            those of X2 in none this is the measure of [Extending]: the mean over x1 of the largest
-            size, over attributes, of the mean over x2 and templates.
-
-    Returns:
-        Rows of groups without any comparison are NaN and take no part in mu and eta.
+    ``group`` numbers the group of each subject from 0, or is -1 for none: pairs within one are left
+    out. Without it every subject is its own. With every subject of a set X1 its own group and those
+    of X2 in none this is the measure of [Extending]: the mean over x1 of the largest size, over
+    attributes, of the mean over x2 and templates. Rows of groups without any comparison are NaN and
+    take no part in mu and eta.
     """
     groups = np.arange(given.n_subjects) if group is None else np.asarray(group)
     member = Membership.of(given, groups)
@@ -167,13 +159,11 @@ class Membership:
 
     Attributes:
         signed: Group by pair: adds up a group's comparisons with its sign.
-        plain: The same without signs.
-        subject: The group's subject of each entry of the two matrices, in their order.
+        subject: The group's subject of each entry of the matrix, in its order.
         opponent: The subject it is compared with.
     """
 
     signed: sparse.csr_array
-    plain: sparse.csr_array
     subject: Int[np.ndarray, " entry"]
     opponent: Int[np.ndarray, " entry"]
 
@@ -190,7 +180,7 @@ class Membership:
         shape = (int(group.max(initial=-1)) + 1, len(given.first))
         begin = np.concatenate([[0], np.cumsum(np.bincount(row[order], minlength=shape[0]))])
         signed = sparse.csr_array((sign[order], pair[order], begin), shape=shape)
-        return cls(signed, abs(signed), subject[order], opponent[order])
+        return cls(signed, subject[order], opponent[order])
 
     def weighted(self, weight: Float[np.ndarray, " subject"]) -> Membership:
         """The same where a comparison weighs the product of its subjects' weights."""
@@ -201,18 +191,16 @@ class Membership:
         return self._times(weight[self.opponent])
 
     def _times(self, factor: Float[np.ndarray, " entry"]) -> Membership:
-        signed, plain = (
-            sparse.csr_array((m.data * factor, m.indices, m.indptr), shape=m.shape)
-            for m in (self.signed, self.plain)
-        )
-        return Membership(signed, plain, self.subject, self.opponent)
+        m = self.signed
+        signed = sparse.csr_array((m.data * factor, m.indices, m.indptr), shape=m.shape)
+        return replace(self, signed=signed)
 
     def means(
         self, total: Float[np.ndarray, "pair attribute"], n: Int[np.ndarray, "pair attribute"]
     ) -> Float[np.ndarray, "group attribute"]:
         """A group's signed sum over its number of comparisons; NaN where there is none."""
         with np.errstate(invalid="ignore"):
-            return np.asarray((self.signed @ total) / (self.plain @ n))
+            return np.asarray((self.signed @ total) / (abs(self.signed) @ n))
 
 
 def mean_largest(gamma: Float[np.ndarray, "... group attribute"]) -> float:
@@ -282,47 +270,32 @@ def groups_of(levels: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " subje
 
 
 def chance(
-    C: Float[np.ndarray, "pair template attribute"],
-    first: Int[np.ndarray, " pair"],
-    second: Int[np.ndarray, " pair"],
-    n_subjects: int,
-    *,
+    given: Sums,
     group: Int[np.ndarray, " subject"] | None = None,
-    templates_together: bool = False,
-    n_flips: int = 200,
+    *,
+    n_flips: int,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "2 flip"]:
     """Mu and eta of flipped signs: under the null hypothesis that C is symmetric about 0.
 
-    ``templates_together`` flips a pair and attribute with all their templates, and not every
-    comparison alone: that allows for templates that agree by the pair alone. Groups are those of
-    ``aggregates``.
+    A pair and attribute is flipped with all its templates, which may agree by the pair alone.
+    Groups are those of ``aggregates``.
     """
-    given = sums(C, first, second, n_subjects)
-    member = Membership.of(given, np.arange(n_subjects) if group is None else group)
+    member = Membership.of(given, np.arange(given.n_subjects) if group is None else group)
     values = np.empty((2, n_flips))
-    drawn = flipped_sums(C, templates_together=templates_together, n_flips=n_flips, rng=rng)
-    for draw, (total, sign) in enumerate(drawn):
+    for draw, (total, sign) in enumerate(flipped(given, n_flips, rng)):
         gamma, eta = member.means(total, given.n), member.means(sign, given.n)
         values[:, draw] = mean_largest(gamma), mean_size(eta)
     return values
 
 
-def flipped_sums(
-    C: Float[np.ndarray, "pair template attribute"],
-    *,
-    templates_together: bool,
-    n_flips: int,
-    rng: np.random.Generator,
+def flipped(
+    given: Sums, n_flips: int, rng: np.random.Generator
 ) -> Iterator[tuple[Float[np.ndarray, "pair attribute"], Float[np.ndarray, "pair attribute"]]]:
-    """Sums over templates of C and of its signs, with signs drawn at random as in ``chance``."""
-    if templates_together:  # they keep their signs, so they are added up once
-        C, direction = np.nansum(C, 1, keepdims=True), np.nansum(np.sign(C), 1, keepdims=True)
-    else:
-        C, direction = np.nan_to_num(C), np.nan_to_num(np.sign(C))
+    """Sums of C and of its signs with the sign of each pair and attribute drawn at random."""
     for _ in range(n_flips):
-        drawn = rng.integers(0, 2, size=C.shape, dtype=np.int8) * 2 - 1
-        yield (C * drawn).sum(1), (direction * drawn).sum(1)
+        drawn = rng.integers(0, 2, size=given.C.shape, dtype=np.int8) * 2 - 1
+        yield given.C * drawn, given.sign * drawn
 
 
 # -- intervals -------------------------------------------------------------------------------------

@@ -33,10 +33,8 @@ _SUBJECT_SLOTS = ("{subject}", "{adjective}")
 class Subject:
     """Whom a question may be about.
 
-    Attributes:
-        name: Unique in its class.
-        adjective: Of a country's people; the name where there is none.
-        levels: Its level of each factor of the class.
+    ``adjective`` is that of a country's people, or the name again; ``levels`` has its level of
+    each factor of the class.
     """
 
     name: str
@@ -49,7 +47,6 @@ class Attribute:
     """Attribute of a question.
 
     Attributes:
-        name: Unique in its set.
         kind: What it is sampled and summarised by.
         says: Predicate in the past tense; ``{a} noun`` where it is a noun with its article.
         antonym: Its opposite, which denies it.
@@ -68,8 +65,6 @@ class SubjectClass:
     """A class of subjects with its frames.
 
     Attributes:
-        about: What it compares.
-        source: Where the lists come from.
         factors: What subjects differ in; several make a joint class.
         compare: ``across`` groups only, or ``all`` pairs.
         attributes: Attributes by form.
@@ -77,7 +72,6 @@ class SubjectClass:
     """
 
     name: str
-    about: str
     source: str
     factors: tuple[str, ...]
     compare: Literal["across", "all"]
@@ -142,7 +136,6 @@ class _Predicate(_FilePart):
 
 
 class _AttributeSet(_FilePart):
-    source: str = "given in the class file"
     sensitive: bool = False
     nouns: tuple[str, ...] = ()
     predicates: tuple[_Predicate, ...] = ()
@@ -170,7 +163,6 @@ class _Group(_FilePart):
 class _ClassFile(_FilePart):
     """A class file as it is written."""
 
-    about: str = ""
     source: str = "given by the user"
     factors: tuple[str, ...] = ()
     compare: Literal["across", "all"]
@@ -238,7 +230,6 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
     forms = {form: given.forms[form] for form in sorted({frame.form for frame in given.frames})}
     return SubjectClass(
         name=Path(name).stem,
-        about=given.about,
         source=given.source,
         factors=factors,
         compare=given.compare,

@@ -176,13 +176,13 @@ def _of_first_factor(report: Report) -> pd.DataFrame:
 
 
 def _counted(report: Report) -> str:
-    """Model and questions, and mu beside the stronger of its two nulls."""
+    """Model and questions, and mu beside its chance level."""
     answers, first = report.answers, report.summary.iloc[0]
     subjects = counted(len(answers.subjects), "subject")
     return (
         f"{short_name(answers.model)} · {answers.asked.name} · {subjects}, "
         f"{counted(len(answers.asked.templates), 'template')}\nμ {first['mu']:.3f}, by chance "
-        f"{first['mu_chance_pair']:.3f} (p {p_text(first['mu_p_pair'])})"
+        f"{first['mu_chance']:.3f} (p {p_text(first['mu_p'])})"
     )
 
 

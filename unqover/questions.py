@@ -31,17 +31,12 @@ T = TypeVar("T")
 class DesignRecord(RecordPart):
     """The questions: sizes before sampling, and names of what was drawn.
 
-    Attributes:
-        factors: What subjects differ in.
-        levels: Levels of each subject, one per factor.
-        kinds: Of the attributes.
-        sensitive: Which attributes no summary prints.
+    ``levels`` has each subject's level of every factor; attributes that are ``sensitive`` no
+    summary prints.
     """
 
     name: str = Field(alias="class")
-    about: str = ""
     source: str = ""
-    compare: str | None = None
     subjects_available: int
     attributes_available: int
     factors: tuple[str, ...]
@@ -56,12 +51,9 @@ class DesignRecord(RecordPart):
 
 @dataclass(frozen=True)
 class Design:
-    """Subjects, pairs of them, templates and attributes.
+    """Subjects, pairs of them (asked in both orders of mention), templates and attributes.
 
-    Attributes:
-        first: First subject of each pair.
-        second: Second subject of each pair; both orders of mention are asked.
-        asked: Which template asks about which attribute.
+    ``asked`` is which template asks about which attribute.
     """
 
     subjects: tuple[Subject, ...]
@@ -122,9 +114,7 @@ def sampled_design(chosen: SubjectClass, config: DesignConfig) -> Design:
         record=DesignRecord.model_validate(
             {
                 "class": chosen.name,
-                "about": chosen.about,
                 "source": chosen.source,
-                "compare": chosen.compare,
                 "subjects_available": len(chosen.subjects),
                 "attributes_available": len(available),
                 "factors": chosen.factors,

@@ -40,8 +40,14 @@ def arguments(folders, *more, model="tiny0"):
 def scored(folders):
     for number in range(2):
         command = arguments(folders, "score", model=f"tiny{number}")
-        assert run([*command, "--out", str(folders / f"run{number}")]) == 0
+        assert run([*command, "--quiet", "--out", str(folders / f"run{number}")]) == 0
     return folders
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Without the figures of a run, which take longer than all the rest."""
+    monkeypatch.setattr("pvf.plots.report_figures", lambda *given, **options: {})
 
 
 def test_one_command_scores_and_prints_the_risks(folders, tmp_path, capsys):
@@ -50,29 +56,28 @@ def test_one_command_scores_and_prints_the_risks(folders, tmp_path, capsys):
     for text in ("R_p", "ideally unbiased", "randomly initialised", "Union mass", "tiny0"):
         assert text in printed
     names = {path.name for path in tmp_path.iterdir()}
-    assert {"words.parquet", "preferences.parquet", "run.json", "by_x.csv", "summary.csv"} <= names
-    assert {"signed_means.png", "distributions.svg", "preferences.png", "risk.json"} <= names
+    assert {"words.parquet", "run.json", "by_x.csv", "summary.csv", "risk.json"} <= names
+    assert {"signed_means.png", "distributions.svg", "preferences.png"} <= names
     assert not [name for name in names if "unfinished" in name]
 
 
-def test_risk_of_a_saved_run_needs_no_model(scored, capsys, monkeypatch):
+def test_risk_of_a_saved_run_needs_no_model(scored, undrawn, capsys, monkeypatch):
     import tda_bias.models.load
 
     monkeypatch.setattr(tda_bias.models.load, "load_language_model", None)
     assert run(["pvf", "risk", str(scored / "run0"), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["summary"][0]["R"] == pytest.approx(
-        found["summary"][0]["R_p"] + found["summary"][0]["R_v"]
-    )
+    measured = found["summary"][0]
+    assert measured["R"] == pytest.approx(measured["R_p"] + measured["R_v"])
     assert len(found["models"][str(scored / "tiny0")]["x"]) == 4
 
 
-def test_several_models_give_one_table(folders, tmp_path, capsys):
+def test_several_models_give_one_table(folders, undrawn, tmp_path, capsys):
     command = [*arguments(folders), "--model", str(folders / "tiny1")]
-    assert run([*command, "--out", str(tmp_path), "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    measured = [row["name"] for row in found["summary"] if row["row"] == "measured"]
-    assert len(measured) == 4
+    assert run([*command, "--out", str(tmp_path), "--format", "csv"]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert (table["row"] == "measured").sum() == 4
+    assert {"R", "R_p", "R_v"} <= set(table)
     assert len(list(tmp_path.glob("tiny?-??????/run.json"))) == 2
 
 
@@ -89,28 +94,25 @@ def test_regressions_are_saved_and_printed(scored, tmp_path, capsys):
     command = ["pvf", "social", str(scored / "run0"), "--factors", str(factors)]
     assert run([*command, "--out", str(tmp_path / "s")]) == 0
     assert "pay" in capsys.readouterr().out
-    assert {p.name for p in (tmp_path / "s").iterdir()} == {
-        "regressions.csv",
-        "factor1.png",
-        "factor1.svg",
-    }
+    names = {path.name for path in (tmp_path / "s").iterdir()}
+    assert names == {"regressions.csv", "factor1.png", "factor1.svg"}
 
 
 def test_scoring_reads_the_untrained_twin_where_a_file_asks_for_it(folders, tmp_path, capsys):
     (tmp_path / "c.yaml").write_text("untrained: true\nseed: 3\nconfidence: 0.9\n")
-    command = arguments(folders, "score", "-C", str(tmp_path / "c.yaml"))
-    assert run([*command, "--out", str(tmp_path / "o")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[0].startswith(f"{folders / 'tiny0'}: 4 words read in 12 prompts")
-    assert lines[1].startswith(f"{folders / 'tiny0'}, random weights: 4 words read")
-    assert (tmp_path / "o" / "untrained" / "preferences.parquet").is_file()
+    command = arguments(folders, "score", "-C", str(tmp_path / "c.yaml"), "--quiet")
+    assert run([*command, "--out", str(tmp_path / "o"), "--format", "csv"]) == 0
+    captured = capsys.readouterr()
+    table = pd.read_csv(io.StringIO(captured.out))
+    assert list(table) == ["model", "words", "prompts", "union_mass_mean", "folder"]
+    name = str(folders / "tiny0")
+    assert table["model"].tolist() == [name, f"{name}, random weights"]
+    assert (table["words"].tolist(), table["prompts"].tolist()) == ([4, 4], [12, 12])
+    assert (tmp_path / "o" / "untrained" / "words.parquet").is_file()
+    assert captured.err == ""
 
 
-def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, tmp_path, capsys):
-    from tdabias_cli.pvf import RiskSettings
-
-    assert not {"model", "attribute", "words"} & set(RiskSettings.model_fields)
+def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, undrawn, tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(
         "model: [a, a]\nattribute: nowhere.yaml\nbatch_size: 5\nconfidence: 0.9\n"
     )
@@ -120,7 +122,9 @@ def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, tmp_pat
     capsys.readouterr()
 
 
-def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tmp_path, capsys):
+def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(
+    scored, undrawn, tmp_path, capsys
+):
     saved = shutil.copytree(scored / "run0", tmp_path / "run")
     (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\nteacher,4\nfriend,7\n")
     weighted = ["--x-weights", str(tmp_path / "w.csv")]
@@ -130,15 +134,12 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     assert run([*command, *weighted]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (saved / "by_x.csv").read_bytes() == before
-    assert run([*command, *weighted, "--out", str(tmp_path / "o")]) == 0
-    # Another folder gets the preferences too: it is a run of its own.
-    assert run(["show", str(tmp_path / "o")]) == 0
     assert run([*command, *weighted, "--overwrite"]) == 0
     assert (saved / "by_x.csv").read_bytes() != before
     capsys.readouterr()
 
 
-def test_runs_of_one_name_in_several_places_get_a_folder_each(tmp_path, capsys):
+def test_runs_of_one_name_in_several_places_get_a_folder_each(undrawn, tmp_path, capsys):
     saved = [f"a/{name}/pvf-gender" for name in "AB"] + ["b/B/pvf-gender"]
     for number, name in enumerate(saved):
         made_up(number).save(tmp_path / name)
@@ -147,11 +148,12 @@ def test_runs_of_one_name_in_several_places_get_a_folder_each(tmp_path, capsys):
     found = [path.relative_to(tmp_path / "o") for path in (tmp_path / "o").rglob("risk.json")]
     assert sorted(path.parts[0] for path in found) == ["A", "B", "B"]
     assert all(path.parts[1].startswith("pvf-gender-") for path in found)
-    capsys.readouterr()
+    assert run(["pvf", "risk", runs[0], runs[0]]) == 2
+    assert "have the same weights: one model, twice" in capsys.readouterr().err
 
 
 def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_weights(
-    scored, tmp_path, capsys
+    scored, undrawn, tmp_path, capsys
 ):
     (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\n")
     weighted = ["--x-weights", str(tmp_path / "w.csv"), "--confidence", "0.8"]
@@ -163,26 +165,8 @@ def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_w
     assert "2 weighted words x, 3 templates" in printed
     assert "girl" in printed
     assert "teacher" not in printed
+    # Another folder gets the preferences too: it is a run of its own.
     assert run(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     for option in (f"--x-weights {tmp_path / 'w.csv'}", "--confidence 0.8"):
         assert option in page
-
-
-def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):
-    command = [*arguments(folders, "score"), "--out", str(tmp_path), "--quiet"]
-    assert run([*command, "--format", "csv"]) == 0
-    captured = capsys.readouterr()
-    assert captured.out.splitlines()[0] == "model,words,prompts,union_mass_mean,folder"
-    assert captured.err == ""
-    assert run([*arguments(folders), "--out", str(tmp_path), "--format", "csv"]) == 0
-    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
-    assert table["row"].iloc[0] == "measured"
-    assert {"R", "R_p", "R_v"} <= set(table)
-
-
-def test_the_same_model_twice_is_no_comparison(tmp_path, capsys):
-    for name in ("a", "b"):
-        made_up().save(tmp_path / name)
-    assert run(["pvf", "risk", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
-    assert "have the same weights: one model, twice" in capsys.readouterr().err

@@ -25,6 +25,12 @@ def arguments(folder, *more, asked="few.yaml"):
     return ["unqover", "--model", str(folder / "tiny"), "--class", source, *FAST, *more]
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Without the figures of a run, which take longer than all the rest."""
+    monkeypatch.setattr("unqover.plots.report_figures", lambda report: {})
+
+
 def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
     assert run(arguments(folder, "--out", str(out))) == 0
@@ -48,11 +54,11 @@ def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys
     assert record["ask"] == "cloze"
     # A second call asks nothing again.
     monkeypatch.setattr(asking, "Scorer", None)
-    assert run(arguments(folder, "--out", str(out))) == 0
-    capsys.readouterr()
+    monkeypatch.setattr("unqover.plots.report_figures", lambda report: {})
+    assert run(arguments(folder, "--quiet", "--out", str(out))) == 0
 
 
-def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
+def test_sensitive_attributes_are_not_printed(folder, undrawn, tmp_path, capsys):
     more = ["--subjects", "3", "--attributes", "7", "--verbose", "--out", str(tmp_path / "run")]
     assert run(arguments(folder, *more, asked="religion")) == 0
     shown = capsys.readouterr().out
@@ -72,21 +78,18 @@ def test_a_joint_class_reports_its_interaction(folder, tmp_path, capsys):
     assert (tmp_path / "run" / "joint.csv").exists()
 
 
-@pytest.mark.parametrize(("kind", "how"), [("span", "span"), ("bert", "mask")])
-def test_models_are_asked_as_they_were_trained(subwords, tmp_path, capsys, kind, how):
+def test_models_are_asked_as_they_were_trained(subwords, undrawn, tmp_path, capsys):
     import transformers as tf
 
-    hf_model = tiny_hf_model("bert", len(subwords), max_position_embeddings=512)
-    if kind == "span":
-        hf_model = tf.BertForQuestionAnswering(hf_model.config)
-        hf_model.config.architectures = ["BertForQuestionAnswering"]
+    config = tiny_hf_model("bert", len(subwords), max_position_embeddings=512).config
+    hf_model = tf.BertForQuestionAnswering(config)
+    hf_model.config.architectures = ["BertForQuestionAnswering"]
     hf_model.save_pretrained(tmp_path / "model")
     subwords.save_pretrained(tmp_path / "model")
     (tmp_path / "few.yaml").write_text(FEW)
     command = ["unqover", "--model", str(tmp_path / "model"), "--class", str(tmp_path / "few.yaml")]
     assert run([*command, *FAST, "--out", str(tmp_path / "run")]) == 0
-    assert f"questions ({how})" in " ".join(capsys.readouterr().out.split())
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["ask"] == how
+    assert "questions (span)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -76,16 +76,20 @@ DOCUMENTS = [
 ]
 
 
-def test_repeated_sentences_count_once(nlp):
-    mined = mine(nlp, DOCUMENTS)
-    assert mined.counts["The [X] said that [Y]"] == 3
-    assert mined_table(mined).to_dict("records") == [
-        {"template": "The [X] said that [Y]", "count": 3}
-    ]
-    assert len(mined_table(mined, min_count=1)) == 2
+@pytest.fixture(scope="module")
+def whole(nlp):
+    return mine(nlp, DOCUMENTS)
 
 
-def test_a_supplied_that_needs_a_verb_that_takes_it(nlp):
+def test_repeated_sentences_count_once_and_the_table_is_a_template_file(whole, tmp_path):
+    table = mined_table(whole)
+    assert table.to_dict("records") == [{"template": "The [X] said that [Y]", "count": 3}]
+    assert len(mined_table(whole, min_count=1)) == 2
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert load_templates(tmp_path / "t.csv") == [Template("The [X] said that [Y]", 3)]
+
+
+def test_a_supplied_that_needs_a_verb_that_takes_it():
     died, wished = "The [X] died that [Y]", "The [X] wished that [Y]"
     mined = Mined(
         counts={died: 3, wished: 3},
@@ -95,7 +99,7 @@ def test_a_supplied_that_needs_a_verb_that_takes_it(nlp):
     assert list(mined_table(mined)["template"]) == [wished]
 
 
-def test_an_interrupted_run_goes_on_to_the_same_table(nlp, tmp_path):
+def test_an_interrupted_run_goes_on_to_the_same_table(nlp, whole, tmp_path):
     class StoppedError(Exception):
         pass
 
@@ -107,7 +111,6 @@ def test_an_interrupted_run_goes_on_to_the_same_table(nlp, tmp_path):
     with pytest.raises(StoppedError):
         mine(nlp, DOCUMENTS, mined=Mined(settings={"a": 1}), after_document=stop)
     resumed = mine(nlp, DOCUMENTS, mined=Mined.load(tmp_path / "state.json", {"a": 1}))
-    whole = mine(nlp, DOCUMENTS)
     pd.testing.assert_frame_equal(
         mined_table(resumed, min_count=1), mined_table(whole, min_count=1)
     )
@@ -118,12 +121,6 @@ def test_an_interrupted_run_goes_on_to_the_same_table(nlp, tmp_path):
         (tmp_path / "state.json").write_text(damaged)
         with pytest.raises(InputError, match="state.json cannot be read"):
             Mined.load(tmp_path / "state.json", {"a": 1})
-
-
-def test_the_table_is_a_template_file(nlp, tmp_path):
-    mined_table(mine(nlp, DOCUMENTS), min_count=1).to_csv(tmp_path / "t.csv", index=False)
-    loaded = load_templates(tmp_path / "t.csv")
-    assert loaded[0] == Template("The [X] said that [Y]", 3)
 
 
 # -- corpora ---------------------------------------------------------------------------------------

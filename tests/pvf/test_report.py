@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.papers import paper_name, published, risk_table, unlike_the_papers, write_risk_tables
+from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
 from pvf.report import (
     comparison,
@@ -16,7 +16,7 @@ from pvf.report import (
     risk_report,
 )
 from pvf.risk import decompose
-from pvf.words import Template
+from pvf.words import Template, packaged
 from tda_bias.runs.run import open_run
 from tda_bias.types import InputError
 from tests.support.preferences import as_published, made_up, renamed
@@ -32,6 +32,11 @@ def test_the_report_is_the_decomposition_of_the_preferences():
     np.testing.assert_array_equal(report.by_x["s_female"], expected.mean_s[:, 1])
     mass = preferences.by_class().union_mass @ expected.context_weights
     np.testing.assert_allclose(report.by_x["union_mass"], mass)
+
+    found = risk_items(preferences)
+    assert found["x"].tolist() == list(preferences.x)
+    for name in ("R", "R_p", "R_v"):
+        assert found[name].mean() == pytest.approx(getattr(report.risk, name), rel=1e-12)
 
 
 def test_pronouns_and_reference_models_stand_beside_the_measured_row():
@@ -127,20 +132,11 @@ def test_other_words_y_or_weights_of_x_are_another_measure_and_what_a_tokenizer_
     comparison({"a": first, "b": risk_report(lacking, x_weights=np.array(alike))})
 
 
-def test_means_over_words_are_the_risks_of_the_report():
-    preferences = made_up()
-    found = risk_items(preferences)
-    risk = risk_report(preferences).risk
-    assert found["x"].tolist() == list(preferences.x)
-    for name in ("R", "R_p", "R_v"):
-        assert found[name].mean() == pytest.approx(getattr(risk, name), rel=1e-12)
-
-
 # -- published rows --------------------------------------------------------------------------------
 
 
 def test_published_values_are_those_of_the_papers():
-    risk = published()["risk"]["tables"]
+    risk = packaged("published.yaml")["risk"]["tables"]
     assert len(risk["gender"]["rows"]) == 12
     for table in risk.values():
         assert table["source"]
@@ -180,18 +176,21 @@ def test_several_runs_of_one_model_stand_in_the_table_by_their_folders(published
 
 def test_only_what_was_measured_as_the_papers_did_stands_in_their_table(published_report):
     preferences = published_report.preferences
+    first = Template("The [X] thought that [Y]", 5.0)
 
-    def reasons(changed=preferences, table="gender", weights=None):
-        return unlike_the_papers(risk_report(changed, x_weights=weights), table)
+    def reasons(table="gender", **changes):
+        return unlike_the_papers(replace(published_report, **changes), table)
+
+    def renamed_reasons(**names):
+        return reasons(preferences=renamed(preferences, **names))
 
     assert reasons() == []
-    other_x = renamed(preferences, x=("pilot of a ship", *preferences.x[1:]))
-    assert reasons(other_x) == ["words x are others than the papers' 120 occupations"]
-    other_y = renamed(preferences, classes=("men", "women"))
-    assert reasons(other_y) == ["words y are others than the papers' of gender"]
-    first = Template("The [X] thought that [Y]", 5.0)
-    templates = renamed(preferences, templates=(first, *preferences.templates[1:]))
-    assert reasons(templates) == ["templates are others than the papers' ten"]
-    assert reasons(weights=np.arange(1.0, 121.0)) == ["words x have weights"]
-    assert "words y are others" in reasons(table="race")[0]
-    assert reasons(table="gender, in Chinese") == ["its templates or words are not published"]
+    other_x = renamed_reasons(x=("pilot of a ship", *preferences.x[1:]))
+    assert other_x == ["words x are others than the papers' 120 occupations"]
+    other_y = renamed_reasons(classes=("men", "women"))
+    assert other_y == ["words y are others than the papers' of gender"]
+    templates = renamed_reasons(templates=(first, *preferences.templates[1:]))
+    assert templates == ["templates are others than the papers' ten"]
+    assert reasons(x_weights=np.arange(1.0, 121.0)) == ["words x have weights"]
+    assert "words y are others" in reasons("race")[0]
+    assert reasons("gender, in Chinese") == ["its templates or words are not published"]

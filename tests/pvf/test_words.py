@@ -49,12 +49,6 @@ def test_published_templates_have_their_counts(name, total):
     assert counts == sorted(counts, reverse=True)
 
 
-def test_a_prompt_ends_before_the_slot_of_y():
-    template = Template("The [X], who came, is [Y] today.", 3)
-    assert template.prompt("nurse") == "The nurse, who came, is"
-    assert load_templates("gender")[0].prompt("tailor") == "The tailor said that"
-
-
 # -- files of a user's own -------------------------------------------------------------------------
 
 

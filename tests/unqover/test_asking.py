@@ -18,12 +18,10 @@ from unqover.answers import Answers
 from unqover.asking import ask_questions
 from unqover.config import AskConfig
 
-CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
-MASKED = ["bert", "roberta", "distilbert", "albert"]
 
-
-@pytest.mark.parametrize("kind", CAUSAL)
-@pytest.mark.parametrize("how", ["cloze", "question"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("gpt2", "cloze"), ("llama", "question"), ("bloom", "cloze")]
+)
 def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how, scorers):
     model = tiny_lm(kind, max_position_embeddings=512) if kind != "bloom" else tiny_lm(kind)
     if kind == "gpt2":
@@ -34,15 +32,10 @@ def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how, scorers):
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "how"), [("gpt2", "cloze"), ("bert", "mask"), ("gpt2", "question")]
-)
-def test_batch_size_changes_nothing(tiny_lm, few, kind, how):
-    changes = {"n_positions": 512} if kind == "gpt2" else {"max_position_embeddings": 512}
-    model = tiny_lm(kind, **changes)
-    one, many = (
-        ask_questions(model, few, config=AskConfig(ask=how, batch_size=size)) for size in (1, 200)
-    )
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_batch_size_changes_nothing(tiny_lm, few, kind):
+    model = tiny_lm(kind, max_position_embeddings=512)
+    one, many = (ask_questions(model, few, config=AskConfig(batch_size=size)) for size in (1, 200))
     np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
 
 
@@ -74,7 +67,7 @@ def masked(model, text, start, stop):
     return values
 
 
-@pytest.mark.parametrize("kind", MASKED)
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_masked_answers_fill_the_name_from_left_to_right(tiny_lm, few, kind):
     model = tiny_lm(kind, max_position_embeddings=512)
     found = ask_questions(model, few, config=AskConfig(batch_size=5))
@@ -181,7 +174,7 @@ def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
     whole = ask_questions(model, few)
 
     def stop(done, total):
-        if done >= 8:
+        if done >= 2 * total / 6:  # after two of six blocks
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -197,7 +190,7 @@ def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
     assert len(answered) == n_blocks - saved
     np.testing.assert_allclose(again.log_prob, whole.log_prob, atol=1e-4)
     np.testing.assert_array_equal(again.n_tokens, whole.n_tokens)
-    assert seen[-1] == (24, 24)
+    assert seen[-1] == (few.n_questions, few.n_questions)
     answered.clear()
     ask_questions(model, few, cache=partial(Cache, tmp_path, resume=False))
     assert len(answered) == n_blocks

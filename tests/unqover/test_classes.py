@@ -30,7 +30,6 @@ def test_classes_have_the_published_sizes(name, subjects, n_templates):
     assert name in NAMED
     assert len(found.subjects) == subjects
     assert len(templates(found)) == n_templates
-    assert found.about
     assert found.source
 
 
@@ -79,7 +78,7 @@ FRAME = {"form": "name", "context": "{first} met {second}."}
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed(colour="red"), "unknown setting `colour`; allowed are about"),
+        (changed(colour="red"), "unknown setting `colour`; allowed are source"),
         (changed(compare=None), "`compare` is missing"),
         (changed(compare="some"), "`compare` must be one of across, all"),
         (changed(subjects=["Mary", "Mary"]), "holds 'Mary' twice"),

@@ -59,11 +59,11 @@ COMMANDS = {
     "report": (("report", "HEADS", "--out", "OUT/r.html"), "heads", _HEADS),
     "pvf risk": (
         ("pvf", "risk", "PVF", "--out", "OUT"), "pvf",
-        ("run.json", "words.parquet", "preferences.parquet"),
+        ("run.json", "words.parquet"),
     ),
     "pvf plot": (
         ("pvf", "plot", "PVF", "--out", "OUT"), "pvf",
-        ("run.json", "words.parquet", "preferences.parquet", "risk.json"),
+        ("run.json", "words.parquet", "risk.json"),
     ),
 }  # fmt: skip
 
