@@ -359,7 +359,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
 
     with (
         interruptible(kept, state, "document"),
-        progress_bar(settings.console, f"mining {settings.corpus}", "documents") as progress,
+        progress_bar(settings, f"mining {settings.corpus}", "documents") as progress,
     ):
 
         def after(now: Mined) -> None:
