@@ -36,7 +36,7 @@ def test_the_page_marks_what_does_not_keep_its_level_by_more_than_chance():
 def test_the_tables_are_what_the_printing_functions_give(part):
     table = {name.removesuffix(OFF): row for name, row in printed().items()}
     _, rows = PARTS[part]
-    for row in rows(0.2):
+    for row in rows(0.1):
         cases, said = table[row.name]
         both = 1 / row.cases + 1 / cases
         # Four standard errors, and no less than one case.

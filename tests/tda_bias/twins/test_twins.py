@@ -97,7 +97,6 @@ def without(keys: dict, name: str) -> dict:
     [
         ("{", r"line 2: not a JSON object"),
         ("[1]", r"line 2: expected a JSON object, got list"),
-        ('{"target": "a", "target": "b"}', r"line 2: the key 'target' stands twice"),
         (
             {**LINE, "note": "x"},
             r"line 2: unknown key `note`; allowed are target, bias_type, "
