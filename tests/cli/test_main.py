@@ -46,7 +46,7 @@ def printing(arguments: str, redirected: str, **environment: str) -> tuple[int, 
     """Exit code and both outputs of a command line whose streams go somewhere else."""
     call = f"{sys.executable} -m tda_bias {arguments} {redirected}"
     given = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True}
-    done = subprocess.run(call, shell=True, timeout=120, **given)
+    done = subprocess.run(call, shell=True, **given)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -109,7 +109,7 @@ def test_a_signal_ends_with_130_and_says_what_is_kept(tiny_folder, tmp_path, nam
     process = waiting(tiny_folder, tmp_path / "out", kept=kept)
     assert process.stdout.readline() == "at work\n"
     process.send_signal(getattr(signal, name))
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 130
     said = f"Interrupted. 1 finished part is kept in {tmp_path / 'out' / 'groups'}; the same"
     promised = f"{said} command goes on."
@@ -127,13 +127,13 @@ def test_what_is_ignored_stays_ignored(tiny_folder, tmp_path):
     time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode == 130
 
 
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
     code = "import tdabias_cli.heads as h; h.compute = lambda settings, **_: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 1
     assert "ZeroDivisionError" in errors
