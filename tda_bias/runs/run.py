@@ -190,7 +190,8 @@ def with_parts(folders: Sequence[Path]) -> list[Run]:
             inside = run.folder / name
             if (inside / RECORD).is_file() and inside not in folders:
                 part = open_run(inside)
-                runs += [part] if made_from(part, run) else []
+                if made_from(part, run):
+                    runs.append(part)
     return runs
 
 

@@ -1,4 +1,4 @@
-"""Tables with the columns they must have, CSV for spreadsheets, numbers and names as text."""
+"""Tables with the columns they must have, numbers and names as text."""
 
 import io
 import math
@@ -9,7 +9,7 @@ import pytest
 
 from tda_bias.runs.run import parsed_table
 from tda_bias.runs.tables import latex, markdown, write_table
-from tda_bias.runs.text import counted, is_visible, latex_text, markdown_text, number_text, p_text
+from tda_bias.runs.text import is_visible, latex_text, markdown_text, number_text, p_text
 
 COLUMNS = {
     "group": str,
@@ -124,11 +124,6 @@ def test_what_is_no_number_is_undefined(value):
 )  # fmt: skip
 def test_a_small_p_never_reads_as_none(value, text):
     assert p_text(value) == text
-
-
-def test_nouns_stand_in_the_singular_behind_1_alone_and_decimals_are_a_choice():
-    assert [counted(n, "head") for n in (0, np.int64(1), 2)] == ["0 heads", "1 head", "2 heads"]
-    assert (number_text(-0.126), number_text(2.0, 3)) == ("-0.13", "2.000")
 
 
 def test_spaces_and_characters_of_no_width_are_no_text():
