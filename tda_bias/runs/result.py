@@ -273,13 +273,17 @@ class SavedResult(Recorded):
         Raises:
             InputError: if the folder holds no finished run, or a file is not as it was written.
         """
+        run = open_run(folder, cls.COMMAND)
+        return cls(**cls._read(run), record=run.record_as(cls.RECORD))  # type: ignore[call-arg]
+
+    @classmethod
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
+        """Every table by its field."""
         import pandas as pd
 
-        run = open_run(folder, cls.COMMAND)
-        tables = {
+        return {
             attribute: run.table(file, columns)
             if attribute not in cls.OPTIONAL or run.has(file)
             else pd.DataFrame(columns=[*columns])
             for attribute, file, columns in cls.TABLES
         }
-        return cls(**tables, record=run.record_as(cls.RECORD))  # type: ignore[call-arg]
