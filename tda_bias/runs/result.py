@@ -14,7 +14,7 @@ import numpy as np
 
 from tda_bias.runs.files import RECORD, put_in_place, staged, to_json, write_errors
 from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
-from tda_bias.runs.run import file_hash, open_run
+from tda_bias.runs.run import Run, file_hash, open_run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
