@@ -16,7 +16,7 @@ from tda_bias.types import InputError, PValue, RankBy
 from . import heads
 from .heads import HeadsSettings
 from .options import Positional, command, command_line
-from .output import Output, doing, say
+from .output import Output, say
 from .settings import KeptRunSettings, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def figures(settings: FiguresSettings) -> None:
             )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
-    with doing(settings.console, "drawing"):
+    with settings.console.status("drawing"):
         for drawn in drawings(opened, entries, only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
             names = " ".join(path.name for path in files)
@@ -137,7 +137,7 @@ def reproduce(settings: ReproduceSettings) -> None:
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
     typed = command_line(["reproduce"], settings)
-    with doing(settings.console, "drawing"):
+    with settings.console.status("drawing"):
         pictures = write_page(run, settings.folder, catalogue(), command=typed, started=start)
     written = settings.folder / "README.md"
     Output(

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
@@ -19,7 +20,7 @@ from tda_bias.triples import comes_from_hub, load_triples, source_revision, trip
 from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple
 
-from .output import doing, say
+from .output import say
 from .settings import DeviceOption
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedM
 def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[dict[str, Any]]:
     """Say that a model is loaded; yields where and how the settings want it."""
     reach_hub_for(name)
-    with doing(console, f"loading {name}"):
+    with console.status(escape(f"loading {name}")):
         from transformers.utils import logging
 
         logging.disable_progress_bar()

@@ -125,11 +125,7 @@ def data() -> pd.DataFrame:
 
 
 def groups(source: str) -> pd.DataFrame:
-    """Groups of some texts: the targets, with the number of triples.
-
-    Raises:
-        InputError: as ``load_triples``.
-    """
+    """Groups of some texts: the targets, with the number of triples."""
     import pandas as pd
 
     if comes_from_hub(source):
@@ -146,11 +142,7 @@ def categories(source: str) -> pd.DataFrame:
 
 
 def runs(folder: Path, errors: Console) -> pd.DataFrame:
-    """Finished runs in a folder and in those inside; what cannot be read is said.
-
-    Raises:
-        InputError: if there is no such folder.
-    """
+    """Finished runs in a folder and in those inside; what cannot be read is said."""
     import pandas as pd
 
     if not folder.is_dir():

@@ -1,41 +1,29 @@
-"""The entry point: turns every expected failure into one line, and an interruption into 130.
-
-Next to nothing is imported before interruptions are looked after: not even ``typing``.
-"""
+"""The entry point: turns every expected failure into one line, and an interruption into 130."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-    from typing import Any
+from collections.abc import Sequence
 
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of the ``tdabias`` script."""
-    stop = _Stop()
-    stop.listen()
-    _prepare_streams()
-    _prepare_libraries()
     try:
+        _stop_as_with_ctrl_c()
+        _prepare_streams()
+        _prepare_libraries()
         status = run()
         sys.stdout.flush()
-    except BaseException as error:
-        # What a library makes of an interruption can be any other error.
-        if stop.asked:
-            status = INTERRUPTED
-        elif isinstance(error, OSError) and error.filename is None:
-            status = _cannot_print(error)  # errors of files name the file
-        else:
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:  # errors of files name the file
             raise
-    stop.listen(_end)
+        status = _cannot_print(error)
     sys.exit(status)
 
 
@@ -98,6 +86,14 @@ def _printable(text: str) -> str:
     return "".join(kept)
 
 
+def _stop_as_with_ctrl_c() -> None:
+    """Treat SIGTERM and SIGHUP as Ctrl-C; what is ignored, as under nohup, stays so."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -133,43 +129,6 @@ def _cannot_print(error: OSError) -> int:
     except OSError:
         os.dup2(1, 2)  # nor does the other one
     return 2
-
-
-class _Stop:
-    """SIGTERM and SIGHUP are treated as Ctrl-C: what is finished is kept, and named.
-
-    While a module is loaded the process ends at once: nothing is lost yet, and compiled modules
-    (torch's among them) end with SIGABRT, or never, when Python raises something inside them.
-    """
-
-    asked = False
-
-    def listen(self, handler: Any = None) -> None:
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            # What is ignored stays so: under nohup, and in the background of a script.
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, handler or self)
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        if _loads_a_module(frame):
-            _end()
-        raise KeyboardInterrupt
-
-
-def _loads_a_module(frame: FrameType | None) -> bool:
-    """Tell whether a module is being loaded, at the end of what ``run`` has called."""
-    while frame is not None and frame.f_code is not run.__code__:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _end(*_: object) -> None:
-    """The end of the process, for when nothing is left to be tidied up."""
-    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

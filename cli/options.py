@@ -79,15 +79,12 @@ class Positional:
 def command(
     settings: type[Settings], *, file: type[BaseModel] | None = None
 ) -> Callable[[Callable[[Settings], None]], Callable[..., None]]:
-    """Make a function of settings a command: its options are those of the class.
+    """Make ``def heads(settings: HeadsSettings) -> None`` a command with the class's options.
 
     Args:
         settings: The command's settings; descriptions are the help texts.
         file: Settings of a whole that this command is a part of: a configuration file of the whole
             serves here too, and what it says of other parts is passed over.
-
-    Returns:
-        What turns ``def heads(settings: HeadsSettings) -> None`` into a function for typer.
     """
 
     def decorated(function: Callable[[Settings], None]) -> Callable[..., None]:
@@ -139,12 +136,8 @@ def merged(
 ) -> Settings:
     """Settings from flags, the environment and a file; the first that names a value has it.
 
-    Args:
-        settings: The class to build.
-        flags: Values of the command line by the names of fields.
-        environment: As ``values_of_environment`` gives them.
-        config: The YAML file.
-        file: As in ``command``.
+    Flags are named as fields; ``environment`` is of ``values_of_environment``, ``file`` as in
+    ``command``.
 
     Raises:
         InputError: on an unknown name, a value that does not fit, or an unreadable file.
@@ -204,15 +197,9 @@ def _of_file(
 def values_of_environment(
     settings: type[BaseModel], words: list[str], *, parts: Collection[str] = ()
 ) -> dict[str, tuple[Any, str]]:
-    """Read a command's settings from environment variables.
+    """Values and variables of a command's settings, by name, from the environment.
 
-    Args:
-        settings: The command's settings.
-        words: Its words, ``["pvf", "risk"]``.
-        parts: Commands below it, whose variables begin alike.
-
-    Returns:
-        By the name of the setting its value and the variable.
+    ``words`` are the command's, ``["pvf", "risk"]``; variables of its ``parts`` begin alike.
 
     Raises:
         InputError: on a variable that begins like the command's and is none of them.

@@ -1,19 +1,14 @@
-"""What a command prints: its finding in four labelled parts, then tables; or JSON, or CSV.
-
-On standard error how far it is: a bar in a terminal, a line every few seconds elsewhere.
-"""
+"""What a command prints: its finding in four labelled parts, then tables; or JSON, or CSV."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from string import Formatter
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -30,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[Any, Any]
+# Takes what is done, and all there is where that is known.
+Moved = Callable[[int, int | None], None]
 # Headings, each with a template of a row's values or a function of the row.
 Columns = Sequence[tuple[str, str | Callable[[Row], str]]]
 # Groups that are printed.
@@ -38,24 +35,15 @@ _GROUPS = 12
 
 @dataclass(frozen=True)
 class Output:
-    """One result in every format.
+    """One result in every format."""
 
-    Attributes:
-        shown: Tables and sentences, in the order in which they are printed after the finding. A
-            command with a finding for each category or model puts those here too.
-        values: The same for other programs, as JSON; tables, records and findings as they are.
-        rows: The main table, as CSV.
-        finding: What the run found.
-        folder: Where its files are.
-        files: Names of the most important ones.
-    """
-
+    # Printed after the finding; where there is one for each category or model, those too.
     shown: Sequence[Finding | Table | str]
-    values: Mapping[str, Any]
-    rows: pd.DataFrame
+    values: Mapping[str, Any]  # for JSON; tables, records and findings as they are
+    rows: pd.DataFrame  # the main table, for CSV
     finding: Finding | None = None
     folder: Path | None = None
-    files: str = ""
+    files: str = ""  # names of the most important ones in the folder
 
     @property
     def parts(self) -> list[Finding | Table | str]:
@@ -67,11 +55,12 @@ class Output:
         if settings.format == "json":
             from tda_bias.runs.files import plain
 
-            typer.echo(json.dumps(plain(_as_json(self._values())), indent=2, allow_nan=False))
+            about = {"folder": self.folder, "finding": self.finding}
+            given = {name: value for name, value in about.items() if value is not None}
+            values = plain(_as_json({**given, **self.values}))
+            typer.echo(json.dumps(values, indent=2, allow_nan=False))
         elif settings.format == "csv":
-            from tda_bias.runs.run import csv_text
-
-            typer.echo(csv_text(self.rows), nl=False)
+            typer.echo(self.rows.to_csv(index=False), nl=False)
         elif not settings.quiet:
             for part in self.parts:
                 if isinstance(part, Table):
@@ -82,12 +71,6 @@ class Output:
                     print_lines(part)
             if self.files:
                 print_lines(f"Files: {self.folder}/ ({self.files})")
-
-    def _values(self) -> dict[str, Any]:
-        about: dict[str, Any] = {} if self.folder is None else {"folder": self.folder}
-        if self.finding is not None:
-            about["finding"] = self.finding
-        return {**about, **self.values}
 
 
 def _as_json(value: Any) -> Any:
@@ -134,13 +117,9 @@ def table_of(table: pd.DataFrame, title: str = "") -> Table:
 def rows_table(
     title: str, rows: pd.DataFrame | Sequence[Row], columns: Columns, *, left: int = 1
 ) -> Table:
-    """A table with a line for each row.
+    """A table with a line for each row; all but the first ``left`` columns are right-justified.
 
-    Args:
-        title: What stands above it.
-        rows: The rows.
-        columns: Of each its heading, and a template (see ``_Cells``) or a function of a row.
-        left: Columns that are not right-justified.
+    Of each column the heading, and a template (see ``_Cells``) or a function of a row.
     """
     shown = Table(title=title, title_justify="left")
     for number, (heading, _) in enumerate(columns):
@@ -239,144 +218,20 @@ def print_lines(*lines: str) -> None:
         console.print(line)
 
 
-# -- progress on standard error --------------------------------------------------------------------
-
-SECONDS_BETWEEN_LINES = 5.0
-
-Moved = Callable[[int, int | None], None]
+# -- on standard error -----------------------------------------------------------------------------
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is, whatever characters it holds and however wide the terminal is."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print a line, above a bar that is shown; a quiet console prints nothing."""
+    from tqdm import tqdm
+
+    if not console.quiet:
+        tqdm.write(text, file=console.file)
 
 
-@contextmanager
-def doing(console: Console, what: str) -> Iterator[None]:
-    """Show what is being done: a spinner in a terminal; elsewhere a line while it takes long."""
-    start = time.monotonic()
+def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractContextManager[Moved]:
+    """Show how far something is: at once in a terminal, every ten seconds in a log."""
+    from tda_bias.runs.result import progress_bar
 
-    def line() -> None:
-        say(console, f"{what}: {_clock(time.monotonic() - start)}")
-
-    with console.status(what) if console.is_terminal else _repeated(line):
-        yield
-
-
-@contextmanager
-def _repeated(line: Callable[[], None]) -> Iterator[None]:
-    """Write a line every few seconds, also while the program waits for something."""
-    ended = Event()
-
-    def write() -> None:
-        while not ended.wait(SECONDS_BETWEEN_LINES):
-            line()
-
-    writing = Thread(target=write, daemon=True)
-    writing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writing.join()
-
-
-@contextmanager
-def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
-    """Show how far something is, with its rate and the time left.
-
-    Args:
-        console: Where; a quiet one shows nothing.
-        title: What is being done.
-        what: Of which there are so many: texts, pairs, ...
-
-    Yields:
-        What to call with what is done and with all there is, if that is known.
-    """
-    if console.is_terminal:
-        yield from _bar(console, title, what)
-    else:
-        log = _Log(console, title, what)
-        with _repeated(log.line):
-            yield log.moved
-
-
-def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[what]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=console,
-    )
-    with bar:
-        task = bar.add_task(title, total=None, what=what)
-
-        def moved(done: int, total: int | None) -> None:
-            speed = bar.tasks[0].speed
-            rate = f"{what}, {speed:.1f} a second," if speed else what
-            bar.update(task, completed=done, total=total, what=rate)
-
-        yield moved
-
-
-@dataclass
-class _Log:
-    """Progress for a log: a line every few seconds, and one when all is done.
-
-    The rate is that since the last line: what an earlier run finished is there at once, and says
-    nothing of the speed.
-    """
-
-    console: Console
-    title: str
-    what: str
-    done: int | None = None
-    total: int | None = None
-    said_done: int = 0
-    start: float = field(default_factory=time.monotonic)
-    said_at: float = 0.0
-    ended: float = 0.0
-
-    def moved(self, done: int, total: int | None) -> None:
-        """Note what is done."""
-        if self.done is None:
-            self.said_at, self.said_done = time.monotonic(), done
-        new = done != self.done
-        self.done, self.total = done, total
-        if new and done == total:
-            self.line()
-
-    def line(self) -> None:
-        """Say how far it is."""
-        now, done, total = time.monotonic(), self.done, self.total
-        if done is None:
-            say(self.console, f"{self.title}: {_clock(now - self.start)}")
-            return
-        text = f"{done} {self.what}" if total is None else f"{done}/{total} {self.what}"
-        seconds, new = now - self.said_at, done - self.said_done
-        if self.ended:
-            text = f"all {self.what} done, results follow: {_clock(now - self.ended)}"
-        elif done == total:
-            self.ended = now
-        if new > 0 and seconds > 0:
-            text += f", {new / seconds:.1f} a second"
-            if total is not None and done < total:
-                text += f", {_clock((total - done) * seconds / new)} left"
-            self.said_at, self.said_done = now, done
-        say(self.console, f"{self.title}: {text}")
-
-
-def _clock(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    seconds = 0.1 if settings.console.is_terminal else 10.0
+    return progress_bar(title, unit, seconds=seconds, quiet=settings.quiet)

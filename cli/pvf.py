@@ -357,7 +357,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     )
     with (
         interruptible(lambda: mined.done // _SAVE_EVERY * _SAVE_EVERY, state, "document"),
-        progress_bar(settings.console, f"mining {settings.corpus}", "documents") as progress,
+        progress_bar(settings, f"mining {settings.corpus}", "documents") as progress,
     ):
 
         def after(now: Mined) -> None:

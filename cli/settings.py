@@ -206,11 +206,7 @@ SPEAKING = frozenset(OutputSettings.model_fields) | {"overwrite", "resume", "sha
 
 
 def refuse_options(settings: BaseModel, others: set[str], why: str) -> None:
-    """Refuse options of another form of a command, which would do nothing.
-
-    Raises:
-        InputError: if one was given.
-    """
+    """Refuse options of another form of a command, which would do nothing."""
     if given := others & settings.model_fields_set:
         raise InputError(f"`{min(given)}` {why}; leave it out")
 

@@ -29,20 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Work:
-    """A run in the making.
-
-    Attributes:
-        settings: What was asked for.
-        folder: Where the run goes.
-        kept: The folder inside it where finished parts are kept.
-        team: The processes that share the work; None where it is this one alone.
-        refuse_other_weights: Refuses to write over a run of another model.
-    """
+    """A run in the making."""
 
     settings: Any
     folder: Path
-    kept: Path
-    team: Team | None
+    kept: Path  # the folder inside it of finished parts
+    team: Team | None  # the processes that share the work; None where it is this one alone
     refuse_other_weights: Callable[[LanguageModel], None]
 
     def model(self, name: str, **options: Any) -> LanguageModel:
@@ -59,7 +51,7 @@ class Work:
 
     def progress(self, title: str, what: str) -> AbstractContextManager[Moved]:
         """Show how far the work is."""
-        return progress_bar(self.settings.console, title, what)
+        return progress_bar(self.settings, title, what)
 
     @property
     def cache(self) -> OpenCache:
@@ -83,13 +75,8 @@ def working(
     A resumed run says what it takes over; an interrupted one what is kept. Folders that are made
     for a run that then fails before it leaves anything are taken away again.
 
-    Args:
-        settings: Its settings.
-        command: Its command.
-        folder: Where the run goes.
-        data: Its texts.
-        kept: Name of the folder of finished parts inside.
-        shared: Whether processes that a launcher started share the work.
+    ``kept`` names the folder of finished parts inside; ``shared`` says whether processes that a
+    launcher started share the work.
 
     Raises:
         InputError: if the folder holds a finished run of something else, is held by another
@@ -139,9 +126,6 @@ def held(
 
     Yields:
         What to call with the model once it is loaded: it refuses to write over a run of others.
-
-    Raises:
-        InputError: as ``working``.
     """
     refuse = partial(
         refuse_other_run,
@@ -207,8 +191,7 @@ def team_of(settings: SharedRunSettings) -> Team | None:
 def stage(done: list[ShareDone]) -> Iterator[None]:
     """A part of a command after which others follow: a process that only shares goes on to them.
 
-    Args:
-        done: What ends the command once all parts are done is put here.
+    What ends the command once all parts are done is put into ``done``.
     """
     try:
         yield

@@ -1,14 +1,12 @@
 """The finished parts of a run, reused when the same command is started again.
 
-Several processes may share them. Every part is computed by one process and saved; one process
-gathers them. What a part holds does not depend on who computes it, so results do not depend on the
-number of processes.
+Several processes may share them. What a part holds does not depend on who computes it, so results
+do not depend on the number of processes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
 import json
 import os
 import re
@@ -29,18 +27,11 @@ _START_OVER = "start over with --no-resume"
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a run that is computed, unless it is saved.
-
-    Attributes:
-        name: As it is saved.
-        cost: How much work it is beside the others, in any unit.
-        depends_on: Gives what its numbers depend on beside the cache's identity.
-        compute: Gives its arrays.
-    """
+    """A part of a run that is computed, unless it is saved."""
 
     name: str
-    cost: float
-    depends_on: Callable[[], Mapping[str, Any]]
+    cost: float  # work beside the other parts, in any unit
+    depends_on: Callable[[], Mapping[str, Any]]  # beside the cache's identity
     compute: Callable[[], Mapping[str, Any]]
 
 
@@ -67,8 +58,6 @@ class Cache:
         overwrite: bool = False,
         team: Team | None = None,
     ) -> None:
-        if folder is None and team is not None:
-            raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
         self._identity = dict(identity or {})
         self._overwrite = overwrite
@@ -101,12 +90,8 @@ class Cache:
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of several parts in order.
 
-        Of several processes each computes its share, and one goes on from there.
-
-        Args:
-            parts: The parts.
-            progress: Called with the cost of parts done and of all; of several processes, of this
-                one's share.
+        Of several processes each computes its share, and one goes on from there. ``progress`` is
+        called with the cost of parts done and of all; of several processes, of this one's share.
 
         Raises:
             ShareDone: in the others, when their share is saved.
@@ -156,8 +141,7 @@ class Cache:
         """The description of a part, as JSON gives it back."""
         depends_on = dict(part.depends_on())
         header = {"part": part.name, "identity": self._identity, "depends_on": depends_on}
-        read_back: dict[str, Any] = json.loads(json.dumps(header, sort_keys=True))
-        return read_back
+        return dict(json.loads(json.dumps(header)))
 
     def _saved(self, part: Part) -> dict[str, np.ndarray] | None:
         """The arrays of a part as they are saved; None if they are not."""
@@ -231,7 +215,7 @@ def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
 
 @dataclass
 class Counter:
-    """Work done so far, of all there is, for parts that are long themselves."""
+    """Progress inside parts that are long themselves."""
 
     total: int
     progress: Progress | None
@@ -253,10 +237,7 @@ class Counter:
 
 
 def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that a launcher has started.
-
-    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
-    """
+    """Number of this process, from 0, and of all that ``torchrun`` or ``accelerate`` started."""
     try:
         index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     except ValueError:
@@ -269,7 +250,6 @@ class Team(Protocol):
 
     @property
     def index(self) -> int: ...  # noqa: D102
-
     @property
     def count(self) -> int: ...  # noqa: D102
 
@@ -294,12 +274,7 @@ class Team(Protocol):
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several processes that know nothing of each other, as in a job array.
-
-    Attributes:
-        index: Which, from 0.
-        count: Of how many.
-    """
+    """One of several processes that know nothing of each other, as in a job array."""
 
     index: int
     count: int
@@ -320,19 +295,11 @@ class Shard:
 
 
 def shares(costs: Sequence[float], count: int) -> list[list[int]]:
-    """Spread work evenly: the largest first, each to the process with the least so far.
-
-    Args:
-        costs: Of each piece of work.
-        count: How many share it.
-
-    Returns:
-        For each of them its pieces, in their order; the same for the same arguments.
-    """
-    loads = [(0.0, worker) for worker in range(count)]
+    """Pieces of work for each process: the largest first, each to the one with the least so far."""
+    loads = [0.0] * count
     spread: list[list[int]] = [[] for _ in range(count)]
     for piece in sorted(range(len(costs)), key=lambda piece: (-costs[piece], piece)):
-        load, worker = heapq.heappop(loads)
+        worker = loads.index(min(loads))
         spread[worker].append(piece)
-        heapq.heappush(loads, (load + costs[piece], worker))
+        loads[worker] += costs[piece]
     return [sorted(pieces) for pieces in spread]

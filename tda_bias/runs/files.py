@@ -66,11 +66,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Turn whatever the file system refuses into one line.
-
-    Raises:
-        InputError: naming the path and the reason.
-    """
+    """Turn whatever the file system refuses into one line that names the path."""
     try:
         yield
     except OSError as error:
@@ -134,12 +130,7 @@ def arrays_from(data: bytes) -> dict[str, np.ndarray]:
 
 
 def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
-    """The text of a user's file.
-
-    Args:
-        source: Its path.
-        setting: What it was given as, for the message.
-        named: What could have been given instead of a file.
+    """The text of a user's file, given as ``setting``; instead, one of ``named`` could have been.
 
     Raises:
         InputError: if it cannot be read or is not UTF-8.
@@ -157,20 +148,14 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
 
 
 def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON Lines text, each with where it stands.
-
-    Raises:
-        InputError: if a line is no object, or has a key twice.
-    """
+    """The objects of a JSON Lines text, each with where it stands; other lines are refused."""
     # Split at line feeds alone: other line separators may stand inside a JSON string.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{source} line {number}"
         try:
-            item = json.loads(line, object_pairs_hook=_each_key_once)
-        except KeyError as error:
-            raise InputError(f"{where}: the key {error} stands twice") from None
+            item = json.loads(line)
         except (ValueError, RecursionError):
             raise InputError(f"{where}: not a JSON object") from None
         if not isinstance(item, dict):
@@ -201,16 +186,6 @@ def rows_of(
             raise InputError(f"{where} line {number}: not as many fields as the heading has")
         rows.append({str(name): value for name, value in row.items()})
     return rows
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its entries; of a key that stands twice, json would keep the last."""
-    item: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in item:
-            raise KeyError(key)
-        item[key] = value
-    return item
 
 
 def to_json(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""The record of a run: what every command says of it, typed and versioned, in ``run.json``.
-
-What one command says beside this stands in a subclass, next to the result that it describes.
-"""
+"""The record of a run: ``run.json``, typed and versioned; each command's is a subclass of it."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-le
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose numbers these are."""
-    versions = {name: installed(name) for name in _PACKAGES.split()}
-    return {**versions, "python": platform.python_version()}
+    return {**{name: installed(name) for name in _PACKAGES}, "python": platform.python_version()}
 
 
 # A number that may be undefined: NaN here, null in JSON.
@@ -84,16 +80,7 @@ class FileRecord(RecordPart):
 
 
 class RunRecord(RecordPart):
-    """Entries of a run that every command writes.
-
-    Attributes:
-        version: Of the record's form.
-        tdabias: Version of this package.
-        created: When, in UTC.
-        made_from: Hashes of the results it was made from, by command; see ``content_hash``.
-        packages: Versions of the packages whose numbers these are.
-        files: Every file of the run.
-    """
+    """Entries of a run that every command writes."""
 
     version: Literal[2] = 2
     command: str
@@ -102,17 +89,15 @@ class RunRecord(RecordPart):
     model: ModelRecord
     settings: dict[str, Any] = Field(default_factory=dict)
     data: DataRecord | None = None
+    # Hashes of the results it was made from, by command; see ``content_hash``.
     made_from: dict[str, str] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=package_versions)
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     def setting(self, name: str, default: V) -> V:
-        """Value of one of the command's settings.
+        """Value of one of the command's settings; ``default`` if the run names none.
 
-        Args:
-            name: The setting.
-            default: Value of a run that does not name it, or names null; it says which type is
-                meant. A tuple stands for several texts.
+        The default says which type is meant; a tuple stands for several texts.
 
         Raises:
             InputError: if the record holds something else.
@@ -146,12 +131,7 @@ P = TypeVar("P", bound=RecordPart)
 
 
 def updated(record: R, entries: Mapping[str, Any]) -> R:
-    """The same record with further entries; new ones win.
-
-    Raises:
-        TypeError: if a record has no such entry.
-        InputError: if a value does not fit.
-    """
+    """The same record with further entries; new ones win."""
     unknown = sorted(set(entries) - set(type(record).model_fields))
     if unknown:
         raise TypeError(f"{type(record).__name__} has no {unknown[0]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -14,8 +14,8 @@ import numpy as np
 
 from tda_bias.runs.files import RECORD, put_in_place, staged, to_json, write_errors
 from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
-from tda_bias.runs.run import Run, csv_text, file_hash, open_run
-from tda_bias.types import InputError, Progress
+from tda_bias.runs.run import Run, file_hash, open_run
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunWriter:
-    """Takes the files of a run; they are in their places when the run is complete.
-
-    Attributes:
-        stage: Where they are until then.
-        names: The files so far.
-    """
+    """Takes the files of a run, and holds them in ``stage`` until the run is complete."""
 
     stage: Path
     names: list[str] = field(default_factory=list)
@@ -43,7 +38,7 @@ class RunWriter:
         """Write a table, as CSV or Parquet by the ending of its name."""
         path = self._path(name)
         if path.suffix == ".csv":
-            path.write_text(csv_text(table), encoding="utf-8")
+            table.to_csv(path, index=False)
         else:
             table.to_parquet(path, index=False)
 
@@ -104,10 +99,6 @@ def writing_run(folder: str | Path, record: RunRecord) -> Iterator[RunWriter]:
     The record goes first and comes last, so that a process that is killed in between leaves a
     folder without a finished run, never one with files of two. What an earlier run left there and
     this one does not have is deleted, as long as nobody changed it.
-
-    Args:
-        folder: Where to; it is made if need be.
-        record: What the run says of itself; its ``files`` are filled in.
 
     Raises:
         InputError: if the folder cannot be written; a run that was there is still there unless
@@ -171,13 +162,7 @@ ROWS = 8
 def summary_html(
     title: str, lines: Sequence[str] = (), tables: Mapping[str, pd.DataFrame] | None = None
 ) -> str:
-    """A few kilobytes of HTML; names of models and targets are escaped.
-
-    Args:
-        title: What the result is.
-        lines: What must be read beside it.
-        tables: By what they show; of long ones the first rows.
-    """
+    """A few kilobytes of HTML: a title, sentences, and of each table the first rows."""
     parts = [f"<div><strong>{escape(title)}</strong>"]
     parts += [f"<p>{escape(line)}</p>" for line in lines]
     for name, table in (tables or {}).items():
@@ -191,8 +176,10 @@ def summary_html(
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress]:
-    """A bar for whatever takes ``progress``, in a notebook and in a terminal.
+def progress_bar(
+    title: str, unit: str = "it", *, seconds: float = 0.1, quiet: bool = False
+) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar for whatever takes ``progress``, in a notebook, a terminal and a log.
 
     ```python
     with progress_bar("heads") as progress:
@@ -201,15 +188,18 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
     Args:
         title: What is being done.
+        unit: What is counted: texts, pairs, ...
+        seconds: Between two updates.
+        quiet: Whether nothing is shown.
 
     Yields:
-        What to call with what is done and with all there is.
+        What to call with what is done, and with all there is or None.
     """
     from tqdm import tqdm
 
-    with tqdm(desc=title) as bar:
+    with tqdm(desc=title, unit=f" {unit}", mininterval=seconds, disable=quiet) as bar:
 
-        def moved(done: int, total: int) -> None:
+        def moved(done: int, total: int | None) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
@@ -223,21 +213,12 @@ Table = tuple[str, str, "Columns"]
 
 
 class Recorded:
-    """A result with the record of the run that found it; a subclass is a frozen dataclass.
-
-    Attributes:
-        record: Everything needed to repeat the run.
-    """
+    """A result with the record of the run that found it; a subclass is a frozen dataclass."""
 
     record: Any
 
     def with_record(self, **entries: Any) -> Self:
-        """The same with further entries in its record; new ones win.
-
-        Raises:
-            TypeError: if the record has no such entry.
-            InputError: if a value does not fit.
-        """
+        """The same with further entries in its record; new ones win."""
         return replace(self, record=updated(self.record, entries))  # type: ignore[type-var]
 
 
@@ -246,19 +227,14 @@ class SavedResult(Recorded):
 
     A subclass is a frozen dataclass without a ``repr`` of its own: its fields are the tables that
     ``TABLES`` names, and ``record``.
-
-    Attributes:
-        COMMAND: The command that finds it.
-        RECORD: Kind of its record.
-        TABLES: Field, file and columns of each table.
-        OPTIONAL: Fields whose table may be empty; it then has no file.
-        SHOWN: What a notebook prints: a caption and the field of each table.
     """
 
     COMMAND: ClassVar[str]
     RECORD: ClassVar[type[RunRecord]]
     TABLES: ClassVar[Sequence[Table]]
+    # Fields whose table may be empty; it then has no file.
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    # What a notebook prints: a caption and the field of each table.
     SHOWN: ClassVar[Sequence[tuple[str, str]]] = ()
 
     def __repr__(self) -> str:
@@ -272,14 +248,10 @@ class SavedResult(Recorded):
     def save(
         self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None
     ) -> list[Path]:
-        """Write the tables, figures and ``run.json``: all of them, or none.
-
-        Args:
-            folder: Where to.
-            figures: By name, drawn from this result.
+        """Write the tables, figures (by name) and ``run.json``: all of them, or none.
 
         Returns:
-            The files, ``run.json`` last: where it is, the others are.
+            The files, ``run.json`` last.
 
         Raises:
             InputError: if the folder cannot be written.

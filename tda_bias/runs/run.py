@@ -35,12 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run: its folder, its record, and its files, each checked when it is read.
-
-    Attributes:
-        folder: Where it is.
-        record: What it says of itself, as far as all commands say the same.
-    """
+    """One finished run: its folder, its record, and its files, each checked when it is read."""
 
     folder: Path
     record: RunRecord
@@ -104,31 +99,19 @@ class Run:
         return content
 
     def table(self, name: str, columns: Columns | None = None) -> pd.DataFrame:
-        """One of its tables, as CSV or Parquet by its ending.
-
-        Args:
-            name: The file.
-            columns: Those it must have, with their types; it may have others.
+        """One of its tables, which must have these columns and may have others.
 
         Raises:
-            InputError: as ``read``, or if it is no table, or lacks a column or has another type.
+            InputError: as ``read``, or if it is no table, lacks a column, or has another type.
         """
         return self._parsed(name, lambda content: parsed_table(content, name, columns or {}))
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays of one of its ``.npz`` files.
-
-        Raises:
-            InputError: as ``read``, or if it holds no arrays.
-        """
+        """The arrays of one of its ``.npz`` files; raises as ``read``, or if it holds none."""
         return self._parsed(name, arrays_from)
 
     def json(self, name: str) -> Any:
-        """The content of one of its JSON files.
-
-        Raises:
-            InputError: as ``read``, or if it is no JSON.
-        """
+        """The content of one of its JSON files; raises as ``read``, or if it is no JSON."""
         return self._parsed(name, json.loads)
 
     def _parsed(self, name: str, parse: Callable[[bytes], T]) -> T:
@@ -145,11 +128,7 @@ class Run:
 
 
 def open_run(folder: str | Path, *commands: str) -> Run:
-    """A finished run.
-
-    Args:
-        folder: Where it is.
-        commands: Those it may be of; any if none is given.
+    """The finished run in a folder, which must be of one of these commands if any are named.
 
     Raises:
         InputError: if the folder holds no finished run, or one of another command.
@@ -201,22 +180,18 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
 
 
 def with_parts(folders: Sequence[Path]) -> list[Run]:
-    """The runs, and the ablations and cross-references that were made from them, inside theirs.
+    """The runs, and the ablations and cross-references inside their folders.
 
     An inner run that was made from another run than the one that is there now is left out.
-
-    Raises:
-        InputError: as ``open_run``.
     """
     runs = [open_run(folder) for folder in dict.fromkeys(folders)]
     for run in list(runs):
         for name in ("ablate", "crossref"):
             inside = run.folder / name
-            if not (inside / RECORD).is_file() or inside in folders:
-                continue
-            part = open_run(inside)
-            if made_from(part, run):
-                runs.append(part)
+            if (inside / RECORD).is_file() and inside not in folders:
+                part = open_run(inside)
+                if made_from(part, run):
+                    runs.append(part)
     return runs
 
 
@@ -227,39 +202,6 @@ def made_from(part: Run, run: Run) -> bool:
 
 
 # -- tables as files -------------------------------------------------------------------------------
-
-# What spreadsheets compute; after apostrophes, so that reading gives back what was written.
-# A command's option computes nothing.
-_COMPUTED = r"(?!--[a-z-]+$)[=+\-@\t\r]"
-_FORMULA = re.compile(rf"'*{_COMPUTED}")
-_QUOTED = re.compile(rf"'+{_COMPUTED}")
-
-
-def csv_text(table: pd.DataFrame) -> str:
-    """A table as CSV; texts that a spreadsheet would compute get an apostrophe in front."""
-    return str(_with_texts(table, _quoted).to_csv(index=False))
-
-
-def _quoted(text: str) -> str:
-    if not _FORMULA.match(text):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
-def _with_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """The same table with its texts changed; a column without a change keeps its type."""
-    changed = {
-        str(name): [change(v) if isinstance(v, str) else v for v in column]
-        for name, column in table.items()
-        if column.dtype.kind not in "fiub"
-        and any(isinstance(v, str) and change(v) != v for v in column)
-    }
-    return table.assign(**changed)
-
 
 # The columns a table must have, and the type of each: a name, or a regular expression that at least
 # one column matches. It may have more. That the values are as they were written is what the file's
@@ -275,12 +217,9 @@ _KINDS = {
 
 
 def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
-    """Read a table from the bytes of a CSV or Parquet file.
+    """A table from the bytes of a CSV or Parquet file, which the ending of its name tells apart.
 
-    Args:
-        content: The bytes.
-        name: The file's name, whose ending says which.
-        columns: Those it must have; of CSV, those called texts stay texts (``007``).
+    Of CSV, columns of texts stay texts (``007``).
 
     Raises:
         ValueError: saying in one line what does not fit.
@@ -294,7 +233,6 @@ def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
             table = pd.read_csv(
                 io.BytesIO(content), dtype=texts, keep_default_na=False, na_values=[""]
             )
-            table = _with_texts(table, lambda text: text[1:] if _QUOTED.match(text) else text)
         else:
             table = pd.read_parquet(io.BytesIO(content))
     except Exception as error:
@@ -328,15 +266,8 @@ def refuse_other_run(
 ) -> None:
     """Make sure that a new run does not write over a finished one of something else.
 
-    To be called before the model is loaded, and again when its weights are known.
-
-    Args:
-        folder: Where the new run is to go.
-        command: Its command.
-        settings: Those that its numbers depend on, as they will stand in its record.
-        data: Its texts, if it has any.
-        weights: Hash of the weights, if it is known yet.
-        overwrite: Whether the finished run may be lost.
+    To be called before the model is loaded, and again when the hash of its weights is known.
+    ``settings`` are those that its numbers depend on, as they will stand in its record.
 
     Raises:
         InputError: naming what differs.
@@ -367,11 +298,7 @@ def refuse_other_run(
 
 
 def refuse_run_of_another_command(folder: Path, command: str) -> None:
-    """Make sure that what follows from a run is not written over a run.
-
-    Args:
-        folder: Where it is to go.
-        command: The command whose earlier results may be lost.
+    """Make sure that a command writes over results of its own alone.
 
     Raises:
         InputError: if a finished run of another command is there, or one that cannot be read.
@@ -383,24 +310,13 @@ def refuse_run_of_another_command(folder: Path, command: str) -> None:
 
 
 def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
-    """Make sure that a file may be written without harm to a finished run.
-
-    Args:
-        path: Where it is to go.
-        setting: What it was given as, for the message.
+    """Make sure that a file, given as ``setting``, may be written without harm to a finished run.
 
     Raises:
-        InputError: if the path is a folder, or a file of a run or of its parts.
+        InputError: if the path is a folder, or a file of a run.
     """
     if str(path) in ("", ".") or path.is_dir():
         raise InputError(f"`{setting}` must name a file; got {str(path)!r}")
-    folder = path.parent
-    part = path.suffix == ".npz" and (folder.parent / RECORD).is_file()
-    of_a_run = path.name == RECORD or part
-    if not of_a_run and (folder / RECORD).is_file():
-        try:
-            of_a_run = open_run(folder).has(path.name)
-        except InputError:
-            of_a_run = True  # whatever it is, it may belong to what stands there
-    if path.exists() and of_a_run:
+    in_a_run = path.exists() and (path.parent / RECORD).is_file()
+    if in_a_run and (path.name == RECORD or open_run(path.parent).has(path.name)):
         raise InputError(f"`{setting}` {path} is a file of the run there; choose another name")

@@ -26,13 +26,13 @@ def validated(
     given_as: Literal["options", "file"] = "options",
     source: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Settings from plain values.
+    """Settings from plain values by the names that are written in a file.
 
     Args:
         settings: The class to build.
-        values: Its fields by the names that are written in a file.
+        values: Its fields.
         given_as: Whether a missing one could be given as an option.
-        source: Where values come from, for the message, where that is not plain.
+        source: Where values come from, by name, for the message.
 
     Raises:
         InputError: naming the first value that does not fit and what is allowed.
@@ -63,11 +63,7 @@ def validated(
 
 @contextmanager
 def given_as(setting: str) -> Iterator[None]:
-    """Make messages about ``data`` name the setting that the texts were given as.
-
-    Raises:
-        InputError: as the block, with the other name.
-    """
+    """Make messages about ``data`` name the setting that the texts were given as."""
     try:
         yield
     except InputError as error:
@@ -87,11 +83,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     where = f"`config` {path}"
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise InputError(f"{where} is not YAML") from None
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{where}: {reason}") from None
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{where} is not YAML") from None
     content = parse_yaml(text, where)
     if content is None:
         return {}
@@ -100,36 +95,14 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML, in which each key stands once and nothing is repeated by an alias.
-
-    A few lines of aliases stand for more than any memory holds.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="aliases cannot be used", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = super().construct_mapping(node, deep=deep)
-        if len(mapping) < len(node.value):
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            problem = f"{repeated!r} stands there twice"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return mapping
-
-
 def parse_yaml(text: str, where: str) -> Any:
-    """The content of a YAML text, in which no alias and no repeated key may stand.
+    """The content of a YAML text.
 
     Raises:
         InputError: if it is none; ``where`` begins the message, which names the line.
     """
     try:
-        return yaml.load(text, Loader=_Loader)
+        return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise InputError(f"{where} is not YAML{line}: {error.problem}") from None

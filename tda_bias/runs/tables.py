@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tda_bias.runs.files import atomic, write_text
-from tda_bias.runs.run import csv_text
 from tda_bias.runs.text import latex_text, markdown_text
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table, whole or not at all."""
     with atomic(path) as temporary:
-        temporary.write_text(csv_text(table), encoding="utf-8")
+        table.to_csv(temporary, index=False)
 
 
 def write_table(folder: Path, name: str, table: pd.DataFrame, caption: str) -> list[Path]:

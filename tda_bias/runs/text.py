@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from textwrap import wrap
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 from tda_bias.types import STARTER_CAUTION
@@ -30,11 +30,7 @@ def number_text(value: float | None, decimals: int = 2) -> str:
 def interval_text(low: float, high: float, decimals: int = 2, *, sign: str = "") -> str:
     """An interval; ``no interval`` where its limits are undefined: of too few clusters.
 
-    Args:
-        low: Lower limit.
-        high: Upper limit.
-        decimals: Of both.
-        sign: ``+`` to show the sign of positive limits too.
+    With ``sign="+"`` positive limits show theirs too.
 
     Examples:
         >>> interval_text(-0.1, 0.25), interval_text(float("nan"), float("nan"))
@@ -54,11 +50,6 @@ def p_text(value: float | None) -> str:
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things.
-
-    Args:
-        number: How many.
-        noun: One of them.
-        plural: Several; with an ``s`` if None.
 
     Examples:
         >>> counted(1, "target"), counted(2, "target"), counted(0, "process", "processes")
@@ -119,21 +110,13 @@ NEUTRAL_IS_NOT_GOOD = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding in the parts in which every measuring command prints it.
+    """A finding in the parts in which every measuring command prints it."""
 
-    Attributes:
-        result: What was found, first and plainly, with its correction.
-        control: What it must be compared with: chance, twins, length, reliability.
-        power: The smallest effect that would have been found.
-        next: Commands that follow, with this run's paths.
-        details: What else is known; printed with ``--verbose``, and on the page of ``report``.
-    """
-
-    result: Sequence[str]
-    control: Sequence[str] = ()
-    power: Sequence[str] = ()
-    next: Sequence[str] = ()
-    details: Sequence[str] = ()
+    result: Sequence[str]  # what was found, first and plainly, with its correction
+    control: Sequence[str] = ()  # what it must be compared with: chance, twins, length, ...
+    power: Sequence[str] = ()  # the smallest effect that would have been found
+    next: Sequence[str] = ()  # commands that follow, with this run's paths
+    details: Sequence[str] = ()  # printed with ``--verbose``, and on the page of ``report``
 
     def then(self, *commands: str) -> Finding:
         """The same, with the commands that follow it."""
@@ -141,24 +124,22 @@ class Finding:
 
     def lines(self, *, verbose: bool = False) -> list[str]:
         """Label and wrap the parts; commands are not wrapped."""
+        whole_words = TextWrapper(_WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False)
         lines = []
-        for label in ("result", "control", "power", "next"):
-            rows: list[str] = []
-            for sentence in getattr(self, label):
-                rows += (
-                    [sentence]
-                    if label == "next"
-                    else wrap(
-                        sentence, _WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False
-                    )
-                )
-            heads = [label.upper(), *[""] * len(rows)]
-            lines += [f"{head:{_LABEL}}{row}" for head, row in zip(heads, rows, strict=False)]
+        for label in ("result", "control", "power"):
+            rows = [row for sentence in getattr(self, label) for row in whole_words.wrap(sentence)]
+            lines += _labelled(label, rows)
+        lines += _labelled("next", self.next)
         return [*lines, *self.details] if verbose else lines
 
     def as_values(self) -> dict[str, list[str]]:
         """The same for other programs."""
         return {name: list(part) for name, part in vars(self).items()}
+
+
+def _labelled(label: str, rows: Sequence[str]) -> list[str]:
+    labels = [label.upper(), *[""] * len(rows)]
+    return [f"{label:{_LABEL}}{row}" for label, row in zip(labels, rows, strict=False)]
 
 
 def data_remarks(data: DataRecord | None) -> list[str]:

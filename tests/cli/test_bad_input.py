@@ -74,16 +74,13 @@ _FLAGS = {
     f"{_H} --pvalue none": "`pvalue` must be one of paired, label, paper; got 'none'",
     f"{_H} --edges far": "`edges` must be one of attention, output; got 'far'",
     f"{_H} --batch-size 0": "`batch_size` must be greater than or equal to 1; got 0",
-    f"{_H} --batch-size many": "integer",
     f"{_H} --n-permutations 5": "`n_permutations` must be greater than or equal to 99",
     f"{_H} --data absent.jsonl": "`data` must be stereoset, starter or a readable file",
     f"{_H} -L 1": "has 1 usable triple",
     f"{_H} --colour red": "No such option",
     f"{_H} --config absent.yaml": "`config` absent.yaml: No such file",
     f"{_H} --device meta": "`device` must be auto, cpu, cuda, cuda:N or mps",
-    f"{_H} --device cuda:1:2": "`device` must be auto, cpu",
     f"{_H} --shard=0/3": "`shard` must be i/n with i from 1 to n, as in 2/8",
-    f"{_H} --shard=4/3": "`shard` must be i/n",
     f"{_H} --shard=-1/2": "`shard` must be i/n",
     f"{_H} --shard 1/2 --no-resume": "shard cannot go with --no-resume",
     "heads -m MAMBA -c gender --data starter": "MambaForCausalLM, which returns no attention",
@@ -96,7 +93,6 @@ _FLAGS = {
     "heads -m MODEL --pairs winobias --group nurze": "'nurze' does not occur in these pairs; did",
     "heads -m MODEL --pairs blimp -L 1": "1 usable pair, a variance needs 2",
     "stereoset -m MODEL -c gender --data starter --twins missing.jsonl": "missing.jsonl",
-    "stereoset -m MODEL -c colour --data starter": "colour",
     "stereoset -m MODEL -c all --format yaml": "`format` must be one of table, json, csv; got 'y",
     "stereoset -m MODEL -c all --start bos": "`start` is about whole sentences",
     f"{_S} --twins auto": "`twins` must be none with --task intrasentence",
@@ -106,40 +102,27 @@ _FLAGS = {
     "pairs -m MODEL": "`set` is missing; give --set",
     "pairs -m MODEL --set wino": "`set` must be one of crows",
     "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
-    f"{_P} --forms capitals": "`forms` must be one of word, bare",
-    f"{_P} --batch-size 0": "`batch_size` must be greater than or equal to 1",
     f"{_P} --x-weights none.csv": "`x_weights` must be a readable file; 'none.csv'",
     "pvf -m nowhere -a gender": "`model` must be a hub name",
     "pvf -m a -m a -a gender": "model must not be given twice",
     "pvf -m x -a CLASSES": "templates is needed with a file of word classes",
     "pvf --model x score": "give --model after the command: tdabias pvf score",
-    "pvf risk .": "holds no finished run",
-    "pvf plot .": "holds no finished run",
     "pvf social . --factors f.csv": "f.csv",
     f"pvf plot {'x' * 300}": "holds no finished run of `tdabias pvf`",
     "pvf mine absent.txt --kind colour": "`kind` must be one of gender, race; got 'colour'",
-    "pvf mine absent.txt --documents 0": "`documents` must be greater than or equal to 1; got 0",
     f"{_U} --class height": "`class` must be gender, nationality",
     f"{_U} --ask mask": "`ask` must be one of cloze, question for the causal model",
-    f"{_U} --ask shout": "`ask` must be one of auto, cloze, question, mask, span",
     f"{_U} --attribute-set hobbies": "`attributes` must be one of occupations, professions",
-    f"{_U} --subjects 0": "`subjects` must be greater than or equal to 1; got 0",
     "ablate .": "holds no finished run of `tdabias heads`",
     "ablate RUN --top 9": "`top` must lie between 1 and 2",
     "ablate RUN -c race": "--category must be one of gender",
-    "ablate RUN --n-random 100000": "`n_random` must be less than or equal to 1000",
     "ablate RUN --n-random 19": "`n_random` must be at least 20; got 19",
-    "ablate RUN --precision float16": "`precision` must be",
     "ablate RUN --most 2": "`most` goes with --curve",
     "ablate RUN --curve --top 2": "`top` goes without --curve",
     "ablate RUN --curve --rank-by evidence,beauty": "`rank_by` must name rankings among evidence",
-    "ablate RUN --curve --rank-by random": "`rank_by` must name rankings among",
-    "ablate RUN --curve --n-random 5": "`n_random` must be",
-    "ablate RUN --curve -c race": "--category must be one of gender",
     "ablate RUN --curve --text none.txt": "`text` 'none.txt' is no folder with a file",
     "confirm RUN --data starter": "shares 4 targets with the run",
     "confirm RUN --top 9": "`top` must lie between 1 and 7; got 9",
-    "confirm RUN -c race": "--category must be one of gender, which the run has",
     "confirm RUN --twins auto": "`twins` is read with --data alone; leave it out",
     "confirm RUN --data starter --seed 1": "`seed` is that of the run with --data; leave it out",
     "confirm RUN --data starter --n-splits 9": "`n_splits` is that of the run with --data",
@@ -150,7 +133,6 @@ _FLAGS = {
     "crossref HEADS --published gpt3": "`published` must be one of bert-base-uncased",
     "crossref HEADS --published gpt2": "has scores of 144 heads, the run ranks 8",
     "crossref HEADS --published gpt2 --items": "`items` is not read with --published",
-    "crossref HEADS --published gpt2 --scoring mean": "`scoring` is not read with --published",
     "crossref HEADS PVF --published gpt2": "`behaviour` is not read with --published",
     "crossref HEADS": "give the folder that `tdabias pvf` or `tdabias unqover` wrote",
     "crossref HEADS --items": "(with --items: that of `tdabias stereoset`)",
@@ -159,9 +141,7 @@ _FLAGS = {
     "crossref HEADS PVF --scoring mean": "`scoring` is read with --items alone; leave it out",
     "crossref PVF PVF": "is a run of `tdabias pvf`, not of `tdabias heads`",
     "crossref HEADS nowhere": "holds no finished run of `tdabias pvf`",
-    "crossref HEADS HEADS": "is a run of `tdabias heads`, not of `tdabias pvf`",
     "edit --model MODEL --how zero --out o --head L9H0": "L9H0 does not exist: `model`",
-    "edit --model MODEL --how zero --out o --head L0H4": "has layers 0 to 1 with heads 0 to 3",
     "edit --model MODEL --how zero --out o --head 5,3": "`head` must look like L5H3",
     "edit --model MODEL --how half --out o --head L0H1": "`how` must be zero, mean or scale=NUM",
     "edit --model MODEL --how zero --out o": "from --heads FILE or from a run; got none",
@@ -173,10 +153,8 @@ _FLAGS = {
     "edit RUN --as slices --out x.json --how zero": "`how` goes with a model, not with slices",
     "edit --as slices --out x.json": "slices are of heads of a run",
     "edit RUN --as slices --out x.json -c race": "--category must be one of gender",
-    "edit RUN --as slices --out x.json --top 0": "`top` must be greater than or equal to 1; got 0",
     "edit RUN --as slices --survivors --out x.json": "without --survivors the top of the ranking",
     "edit . --as slices --out x.json": "holds no finished run",
-    f"{_D} --rank-by best": "`rank_by` must be one of evidence, published",
     f"{_D} --rank-by file": "`rank_by` file and --heads FILE go together",
     f"{_D} --data crows_pairs.csv": "is CrowS-Pairs, which must not be trained on",
     f"{_D} --twins none --controls leace": "`controls` leace need twins",
@@ -186,28 +164,22 @@ _FLAGS = {
     f"{_D} --text no.txt": "`text` 'no.txt' is no folder with a file",
     "compare MODEL MODEL --data starter --only winobias": "have the same weights: was the check",
     "compare MODEL BARE --data starter --only winobias": "has no tokenizer",
-    "compare MODEL WORDS --preset half": "`preset`",
     "compare MODEL WORDS --only grammar": "`only` must be among stereoset, intrasentence, crows",
     "compare RUN MODEL": "give two models, or two runs of `tdabias heads`",
     "compare MODEL RUN": "is a run and",
     "figures RUN --as gif": "`as` must be one of svg, pdf, png; got 'gif'",
     "figures RUN --only fig99": "`only` must be among fig1_step_function",
     "figures RUN --only ablation": "ablation needs a run of `tdabias ablate`; got 0",
-    "figures .": "holds no finished run; `tdabias heads`",
     f"figures x --out {'o' * 300}": "File name too long: oooo",
-    "show .": "holds no finished run of `tdabias heads` or",
     "report . --out r.html": "holds no finished run",
     "ls everything": "`what` must be one of models, data, categories, groups, runs",
     "ls groups --data absent.jsonl": "`data` must be stereoset, starter or a readable",
     "ls runs --folder absent": "`folder` absent is no folder",
-    "twins --data starter -k 0": "`k` must be",
     "twins --data starter -k 33 -c profession": "`k` must be at most 31",
     "twins --data starter --kind age": "`kind` must be one of auto, gender, target; got 'age'",
     "twins --data starter --placebo role -k 2": "`k` is about twins, and placebo twins are made of",
     "twins --data starter --placebo role -c race": "no placebo twins: no placebo is known for the",
-    "twins --data starter -c age": "`category` must be one of",
     "twins --data starter --kinds none.yaml": "`kinds` must be a YAML file or a readable file",
-    "reproduce": "`model` is missing; give --model",
 }
 
 
@@ -352,20 +324,19 @@ def test_every_number_has_an_upper_limit(settings):
             assert any(isinstance(rule, Le | Lt) for rule in field.metadata), name
 
 
-@pytest.mark.parametrize("number", ["10000000000", "9" * 30, "9" * 5000])
 @pytest.mark.parametrize(
     "command",
     [
-        "heads -m nowhere -c gender --n-permutations", "compare nowhere nowhere --n-flips",
-        "unqover -m nowhere --class gender --n-flips", "crossref nowhere nowhere --n-permutations",
-        "ablate nowhere --n-permutations",
+        "heads -m nowhere -c gender --n-permutations 10000000000",
+        "compare nowhere nowhere --n-flips 10000000000",
+        f"unqover -m nowhere --class gender --n-flips {'9' * 30}",
+        f"ablate nowhere --n-permutations {'9' * 5000}",
     ],
-)  # fmt: skip
-def test_more_draws_than_anybody_needs_are_refused_before_anything_is_read(
-    command, number, refused
-):
-    line = refused(f"{command} {number}")
-    name = command.split()[-1].removeprefix("--").replace("-", "_")
-    assert line.startswith(f"Error: `{name}` must be ")
+    ids=lambda command: command[:40],
+)
+def test_more_draws_than_anybody_needs_are_refused_before_anything_is_read(command, refused):
+    line = refused(command)
+    *_, name, number = command.split()
+    assert line.startswith(f"Error: `{name.removeprefix('--').replace('-', '_')}` must be ")
     if len(number) == 11:
         assert f"less than or equal to {MAX_RESAMPLES}; got 10000000000" in line

@@ -5,9 +5,6 @@ All in one process, with the model loaded once; every case is seeded, so that a 
 
 import copy
 import json
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import datasets.config
 import huggingface_hub.constants
@@ -23,33 +20,14 @@ from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
 
-SECONDS = 30
-
-
-@contextmanager
-def no_longer_than(seconds: int, case: str) -> Iterator[None]:
-    """End a case that hangs with its name."""
-
-    def ring(*_):
-        raise AssertionError(f"{case}: not done after {seconds} seconds")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
 
 def status_of(arguments: list[str], capsys, case: str) -> int:
     """What a command line comes to: 0, or 2 with one line; anything else fails, with the case."""
     words = " ".join(arguments)
-    with no_longer_than(SECONDS, f"{case}: {words}"):
-        try:
-            status = run(arguments)
-        except Exception as error:
-            raise AssertionError(f"{case}: {words}: {type(error).__name__}: {error}") from error
+    try:
+        status = run(arguments)
+    except Exception as error:
+        raise AssertionError(f"{case}: {words}: {type(error).__name__}: {error}") from error
     captured = capsys.readouterr()
     assert status in (0, 2), f"{case}: {words}: {status}"
     if status == 2:
@@ -186,7 +164,7 @@ def test_whatever_stands_in_a_file_is_used_or_one_line(folders, tmp_path, capsys
     file, out = tmp_path / "file.txt", tmp_path / "out"
     names = {"FILE": str(file), "OUT": str(out), "PVF": str(folders / "pvf0")}
 
-    @settings(FAST, max_examples=50)
+    @settings(FAST, max_examples=20)
     @given(st.one_of(INPUTS[words].map(lambda text: text.encode("utf-8", "surrogatepass")),
                      st.binary(max_size=30)))  # fmt: skip
     def holds(content: bytes) -> None:
@@ -229,6 +207,5 @@ def test_whatever_an_option_is_given_is_used_or_one_line(tmp_path, capsys, monke
     options = every_option()
     assert len(options) > 150
     for words, option in options:
-        for value in rng.choice(ODD, 2, replace=False):
-            given_too = needed.get(words, "").split()
-            status_of([*words.split(), *given_too, option, str(value)], capsys, repr(value))
+        value, given_too = str(rng.choice(ODD)), needed.get(words, "").split()
+        status_of([*words.split(), *given_too, option, value], capsys, repr(value))

@@ -13,8 +13,7 @@ from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
 
-# Six moments in all.
-MOMENTS = {"heads": 4, "pvf": 2}
+MOMENTS = {"heads": 2, "pvf": 2}
 # What takes long to import is there before a process begins.
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",

@@ -80,11 +80,6 @@ def test_without_a_name_models_data_and_runs_are_listed(tmp_path, capsys, monkey
     assert "`folder` none is no folder" in capsys.readouterr().err
 
 
-def test_a_folder_without_runs_is_no_error(tmp_path, capsys):
-    assert run(["ls", "runs", "--folder", str(tmp_path)]) == 0
-    assert "0 finished runs" in capsys.readouterr().out
-
-
 def test_runs_fit_a_terminal_of_80_columns(capsys, tmp_path, monkeypatch):
     write_run(tmp_path / "runs" / "smollm2-135m" / "unqover-gender_race")
     monkeypatch.chdir(tmp_path)

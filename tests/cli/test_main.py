@@ -28,10 +28,8 @@ def test_the_version_is_printed(capsys):
 
 
 def test_python_m_starts_the_command_line():
-    call = [sys.executable, "-m", "tda_bias"]
-    done = subprocess.run([*call, "--version"], capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.stdout.strip() == f"tdabias {version('tdabias')}"
-    done = subprocess.run([*call, "heads"], capture_output=True, text=True, env=ENVIRONMENT)
+    call = [sys.executable, "-m", "tda_bias", "heads"]
+    done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "Error: `model` is missing; give --model\n"
 
@@ -48,22 +46,20 @@ def printing(arguments: str, redirected: str, **environment: str) -> tuple[int, 
     """Exit code and both outputs of a command line whose streams go somewhere else."""
     call = f"{sys.executable} -m tda_bias {arguments} {redirected}"
     given = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True}
-    done = subprocess.run(call, shell=True, timeout=120, **given)
+    done = subprocess.run(call, shell=True, **given)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("how", ["table", "json"])
-def test_a_full_device_is_one_line(how):
-    status, _, error = printing(f"ls models --format {how}", "> /dev/full")
+def test_a_full_device_is_one_line():
+    status, _, error = printing("ls models", "> /dev/full")
     assert (status, error.count("\n")) == (2, 1)
     assert error.startswith("Error: cannot write to standard output: No space left on device")
     assert printing("show nowhere", "2> /dev/full") == (2, "", "")
 
 
 def test_streams_may_be_closed_or_know_few_characters(tmp_path):
-    assert printing("ls models", ">&-")[0] == 0
-    assert printing("show nowhere", "2>&-") == (2, "", "")
+    assert printing("ls models", ">&- 2>&-") == (0, "", "")
     name = tmp_path / "\u2264"
     status, output, error = printing(f"ls runs --folder {name}", "", PYTHONIOENCODING="ascii")
     assert (status, output) == (2, "")
@@ -107,15 +103,13 @@ def waiting(tiny_folder, out, before: str = "", *, kept: bool = True) -> subproc
     return started("heads", "-m", str(tiny_folder), *texts, code=code)
 
 
-@pytest.mark.parametrize(
-    ("name", "kept"), [("SIGINT", True), ("SIGTERM", True), ("SIGHUP", True), ("SIGINT", False)]
-)
+@pytest.mark.parametrize(("name", "kept"), [("SIGINT", True), ("SIGHUP", False)])
 def test_a_signal_ends_with_130_and_says_what_is_kept(tiny_folder, tmp_path, name, kept):
     skip_where_ignored(name)
     process = waiting(tiny_folder, tmp_path / "out", kept=kept)
     assert process.stdout.readline() == "at work\n"
     process.send_signal(getattr(signal, name))
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 130
     said = f"Interrupted. 1 finished part is kept in {tmp_path / 'out' / 'groups'}; the same"
     promised = f"{said} command goes on."
@@ -133,90 +127,13 @@ def test_what_is_ignored_stays_ignored(tiny_folder, tmp_path):
     time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode == 130
-
-
-def test_a_signal_while_modules_are_loaded_leaves_no_traceback():
-    """An import turns the interruption into an error of its own, as C extensions do."""
-    skip_where_ignored("SIGINT")
-    module = "import os, signal, time\\nos.kill(os.getpid(), signal.SIGINT)\\ntime.sleep(1)\\n"
-    code = (
-        "import types, importlib.abc, importlib.util, builtins\n"
-        "whole = builtins.__import__\n"
-        "def stopped(name, *more):\n"
-        "    if name == 'rich.console':\n"
-        f"        try: exec('{module}')\n"
-        "        except KeyboardInterrupt: raise ImportError('cannot load the extension')\n"
-        "    return whole(name, *more)\n"
-        "builtins.__import__ = stopped"
-    )
-    process = started("heads", "--help", code=code)
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (130, "", "")
-
-
-# A command that loads a module which takes a while, and says if something is raised inside it, as
-# torch's does by ending the process with SIGABRT.
-_SLOW_MODULE = """
-import time
-print("loading", flush=True)
-try:
-    time.sleep({seconds})
-except BaseException:
-    print("torn", flush=True)
-print("loaded", flush=True)
-"""
-_LOADING = """
-import sys, time, tdabias_cli.ls as ls
-sys.path.insert(0, {folder!r})
-def models():
-    import slow_to_load
-    time.sleep(60)
-ls.models = models
-"""
-
-
-def loading(folder, *, seconds: float) -> subprocess.Popen:
-    """A process in which a module is just being loaded."""
-    text = _SLOW_MODULE.format(seconds=seconds)
-    (folder / "slow_to_load.py").write_text(text, encoding="utf-8")
-    process = started("ls", "models", code=f"exec({_LOADING.format(folder=str(folder))!r})")
-    assert process.stdout.readline() == "loading\n"
-    return process
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_while_a_module_is_loaded_a_signal_ends_the_process_at_once(name, tmp_path):
-    skip_where_ignored(name)
-    process = loading(tmp_path, seconds=60)
-    process.send_signal(getattr(signal, name))
-    output, errors = process.communicate(timeout=30)
-    assert (process.returncode, output, errors) == (130, "", "")
 
 
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
     code = "import tdabias_cli.heads as h; h.compute = lambda settings, **_: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 1
     assert "ZeroDivisionError" in errors
-
-
-@pytest.mark.slow
-def test_no_moment_of_the_start_gives_a_traceback(tiny_folder, tmp_path):
-    """Eight moments of the first seconds, once the program's own code runs."""
-    arguments = ["-m", str(tiny_folder), "-c", "gender", "--data", "starter", "-L", "3"]
-    for number in range(8):
-        process = started(
-            "heads", *arguments, "--out", str(tmp_path / str(number)),
-            code="print('started', flush=True)",
-        )  # fmt: skip
-        process.stdout.readline()
-        # The first moments are those before `main` listens.
-        time.sleep(0.15 + 0.5 * number)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode in (0, 130), errors
-        assert "Traceback" not in errors
-        assert not list(tmp_path.rglob(".unfinished*"))

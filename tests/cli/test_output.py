@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 from rich.table import Table
 
-from tdabias_cli.output import print_lines, print_table, table_of
+from tdabias_cli.output import print_lines, print_table, progress_bar, say, table_of
+from tdabias_cli.settings import OutputSettings
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "300"])
@@ -46,3 +47,20 @@ def test_names_in_square_brackets_are_printed(capsys):
     table.add_row(name)
     print_table(table)
     assert capsys.readouterr().out.count(name) == 2
+
+
+# -- on standard error --
+
+
+@pytest.mark.parametrize(("quiet", "total"), [(False, 10), (False, None), (True, 10)])
+def test_a_log_ends_with_all_that_was_done_and_quiet_is_quiet(quiet, total, capsys):
+    settings = OutputSettings(quiet=quiet)
+    with progress_bar(settings, "a [title]", "texts") as moved:
+        for done in (0, 4, 10):
+            moved(done, total)
+        say(settings.console, "a [remark]")
+    shown = capsys.readouterr().err
+    assert ("10 texts" if total is None else "a [title]: 100%|") in shown or quiet
+    assert ("\ra [remark]\n" in shown) == (not quiet)
+    assert bool(shown) == (not quiet)
+    assert shown.count("title") <= 4  # in a log few

@@ -109,7 +109,6 @@ SHARED = {
     "pairs": ["--set", "winobias", "--limit", "6"],
     "stereoset": ["--category", "all", "--data", "starter"],
     "sentences": ["--task", "intrasentence", "--category", "all"],
-    "pvf": ["--attribute", "pronouns"],
     "pvf score": ["--attribute", "pronouns", "--untrained"],
     "unqover": ["--class", "gender", "--subjects", "4", "--attributes", "3"],
     "debias": [
@@ -122,7 +121,7 @@ SHARED = {
 
 
 # Of these also in processes that meet; the others save and share their parts in the same way.
-TOGETHER = ["heads", "ablate", "pairs", "sentences", "ablate --curve", "debias"]
+TOGETHER = ["heads", "ablate", "debias"]
 
 
 @pytest.fixture(scope="module")

@@ -66,22 +66,6 @@ def test_a_quiet_command_does_not_warn(quiet, tiny_folder, tmp_path, caplog):
     assert warned == (not quiet)
 
 
-def completed(*words: str) -> list[str]:
-    """What bash would offer behind words."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from tdabias_cli.main import run; run([])"],
-        env={
-            **os.environ,
-            "_TDABIAS_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(words),
-            "COMP_CWORD": str(len(words) - 1),
-        },
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -91,8 +75,13 @@ def completed(*words: str) -> list[str]:
         (("tdabias", "heads", "--keep"), ["--keep-patterns"]),
     ],
 )
-def test_a_shell_completes_commands_options_and_choices(words, offered):
-    assert completed(*words) == offered
+def test_a_shell_completes_commands_options_and_choices(words, offered, capsys, monkeypatch):
+    monkeypatch.setenv("_TDABIAS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == offered
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [("NO_COLOR", False), ("COLORTERM", True)])

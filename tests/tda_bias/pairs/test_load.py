@@ -41,7 +41,6 @@ def test_a_wrong_line_of_a_users_file_is_named(tmp_path, change, message):
     [
         ("[1]", "line 1: expected a JSON object, got list"),
         ("nonsense", "line 1: not a JSON object"),
-        ('{"id": "1", "id": "2"}', "line 1: the key 'id' stands twice"),
         ('{"id": "1", "group": "g", "more": "a b"}', "line 1: `less` is missing"),
         ('{"stereotype": "a", "anti-stereotype": "b"}', "line 1: this is a triple of StereoSet"),
         (" ", "is empty"),

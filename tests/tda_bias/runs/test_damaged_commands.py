@@ -1,8 +1,7 @@
 """Commands on damaged runs: one line that names the file, exit code 2, no traceback, no output."""
 
+import json
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,27 +80,20 @@ def test_a_damaged_file_is_one_line(every_run, name, tmp_path, capsys):
     for file in files:
         path = folder / file
         whole = path.read_bytes()
-        for what in _misfortunes(path, whole, rng):
+        misfortunes = list(damaged(whole, rng, flips=1))
+        if file == "run.json":
+            misfortunes += [(repr(text), text.encode()) for text in NO_RECORDS]
+        for number in rng.choice(len(misfortunes), 3, replace=False):
+            what, content = misfortunes[number]
+            path.write_bytes(content)
             line = refused(capsys, arguments, f"{name}: {file}, {what}")
             assert file in line, f"{what}: {line}"
             assert not list(out.rglob("*.*")), what
             shutil.rmtree(out, ignore_errors=True)
-        path.write_bytes(whole)
-
-
-def _misfortunes(path: Path, whole: bytes, rng: np.random.Generator) -> Iterator[str]:
-    """Damages a file in one way after the other, and says how."""
-    for what, content in damaged(whole, rng, flips=1):
-        path.write_bytes(content)
-        yield what
-    if path.name != "run.json":
         path.unlink()
-        yield "gone"
-        return
-    for text in NO_RECORDS:
-        path.write_text(text, encoding="utf-8")
-        yield repr(text)
-    path.write_bytes(whole)
+        line = refused(capsys, arguments, f"{name}: {file} gone")
+        assert file in line or file == "run.json", line
+        path.write_bytes(whole)
 
 
 def refused(capsys, arguments: list[str], case: str) -> str:
@@ -123,8 +115,6 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     every_run, command, tmp_path, capsys, monkeypatch
 ):
     """Also those that only commands look at: where the model was, the texts, the settings."""
-    import json
-
     words, _, _ = COMMANDS[command]
     base = every_run["heads"].parent
     shutil.copytree(base, tmp_path / "runs")

@@ -100,11 +100,6 @@ def test_files_of_the_user_are_neither_deleted_nor_changed(tmp_path):
     assert (folder / "chapter").read_text() == "mine"
 
 
-def test_preparing_a_folder_leaves_nothing_in_it(tmp_path):
-    prepare_folder(tmp_path / "a" / "b")
-    assert listing(tmp_path) == []
-
-
 # -- one process at a time --
 
 HOLD = """

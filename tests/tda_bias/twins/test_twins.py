@@ -100,7 +100,6 @@ def twin(**changes) -> dict:
     [
         ("{", r"line 2: not a JSON object"),
         ("[1]", r"line 2: expected a JSON object, got list"),
-        ('{"target": "a", "target": "b"}', r"line 2: the key 'target' stands twice"),
         ({**LINE, "note": "x"}, _ALLOWED),
         (twin(text="x"), _TEXTS),
         (twin(anti_stereotype="x"), r"unknown key `twin.anti_stereotype`"),
