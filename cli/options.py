@@ -58,9 +58,9 @@ SHORT = {
 }
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
-    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size",
-    "check_items", "combine", "device_map", "distance", "domain", "dtype", "forms", "keep_patterns",
-    "kl", "n_rates", "n_splits", "overwrite", "precision", "pvalue", "random_seed", "resume",
+    "adjust", "allowed", "anchor", "backend", "batch_size",
+    "combine", "device_map", "distance", "domain", "dtype", "forms", "keep_patterns",
+    "n_rates", "n_splits", "overwrite", "precision", "pvalue", "random_seed", "resume",
     "seed", "shard", "share_prefix", "start", "train_items", "width", "windows",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
