@@ -376,7 +376,7 @@ def _able_to_train(
     target: np.ndarray, twins: Sequence[Sequence[Triple]], apart: frozenset[str]
 ) -> Int[np.ndarray, " item"]:
     """Items about no target kept apart, with a twin that is not either, if they have any."""
-    train = np.flatnonzero(~np.isin(target, [*apart]))
+    train = np.flatnonzero(~np.isin(target, [*apart])).tolist()
     able = [i for i in train if not twins[i] or any(twin.group not in apart for twin in twins[i])]
     if not able:
         raise InputError(
@@ -390,4 +390,5 @@ def _spread(items: Int[np.ndarray, " item"], at_most: int | None) -> Int[np.ndar
     """At most so many, evenly over all: those of a target stand together."""
     if at_most is None or len(items) <= at_most:
         return items
-    return items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
+    places = np.linspace(0, len(items) - 1, at_most).round().astype(int)
+    return np.asarray(items[places])
