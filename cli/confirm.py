@@ -176,7 +176,7 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
     others = {"category", "rank_by", "top", "n_splits", "n_permutations", "data", "twins"}
     refuse_options(settings, others, "is about a run of heads, not --pairs")
 
-    from tda_bias.debias.confirmation import (
+    from tda_bias.debias.saved_model import (
         look,
         note_look,
         read_about,

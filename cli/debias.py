@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 from rich.console import Console
 
-from tda_bias.debias.inputs import other_categories, pair_sets, training_texts
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
 from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
@@ -35,12 +34,12 @@ from .settings import (
 from .work import working
 
 if TYPE_CHECKING:
-    from tda_bias.debias.result import DebiasRun
+    from tda_bias.debias.run_debias import DebiasRun
     from tda_bias.models.load import LanguageModel
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
-_FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "watched", "l1", "patience"}
+_FIXED = {"n_folds", "checks_per_epoch", "check_items", "watched"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())
 _SHORTER = {"by": "rank_by", "folds_run": "folds", "n_rates": "rates"}
 
@@ -88,9 +87,6 @@ class DebiasSettings(
         description="pairs of which a point may be lost, with commas: crows, winobias, winogender, "
         "blimp, files or folders of yours; or none",
     )
-    allowed_perplexity: float = Field(
-        1.0, ge=0, le=100, description="per cent that the perplexity of neutral text may gain"
-    )
     save: Annotated[tuple[str, ...], WithCommas] = Field(
         (),
         description="conditions whose models are saved, with commas: of the first in model/, of "
@@ -114,14 +110,32 @@ class DebiasSettings(
 @command(DebiasSettings)
 def debias(settings: DebiasSettings) -> None:
     """Train chosen heads for less bias, and compare with random and all heads."""
-    from_file = _heads_of_file(settings)
     of_preset: tuple[str, ...] = PRESETS[settings.preset].get("controls", ())
     controls = of_preset if settings.controls is None else settings.controls
     reach_hub_for(
         settings.model,
         also=comes_from_hub(settings.data) or text_comes_from_hub(settings.text),
     )
+
+    from tda_bias.ablation.head_weights import refuse_untrainable
+    from tda_bias.debias.corpus import (
+        Corpus,
+        domain_texts,
+        neutral_text,
+        other_categories,
+        pair_sets,
+        training_texts,
+    )
+    from tda_bias.debias.experiment import fixed_experiment
+    from tda_bias.debias.learners import require_peft
+    from tda_bias.debias.peers import require_leace
+    from tda_bias.debias.run_debias import run_debias
+    from tda_bias.debias.texts import TwinTexts
+    from tda_bias.plots.behaviour import plot_conditions
+    from tda_bias.runs.figures import print_style
+
     # What cannot be read is said before the model is loaded.
+    from_file = _heads_of_file(settings)
     triples, twins, left_out = training_texts(
         settings.data,
         settings.category,
@@ -136,16 +150,6 @@ def debias(settings: DebiasSettings) -> None:
     if settings.text != "self" and not text_comes_from_hub(settings.text):
         with given_as("text"):
             load_neutral_text(settings.text)
-
-    from tda_bias.ablation.head_weights import refuse_untrainable
-    from tda_bias.debias.corpus import Corpus, domain_texts, neutral_text
-    from tda_bias.debias.experiment import fixed_experiment
-    from tda_bias.debias.learners import require_peft
-    from tda_bias.debias.peers import require_leace
-    from tda_bias.debias.run_debias import run_debias
-    from tda_bias.debias.texts import TwinTexts
-    from tda_bias.plots.behaviour import plot_conditions
-    from tda_bias.runs.figures import print_style
 
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
@@ -171,6 +175,7 @@ def debias(settings: DebiasSettings) -> None:
             load_hooked=partial(hooked_model, settings.model, settings, Console(quiet=True)),
             from_file=from_file,
             about_twins=None if twins is None else twins.record(),
+            save=settings.save,
             resume=settings.resume,
             overwrite=settings.overwrite,
             team=work.team,
@@ -184,7 +189,6 @@ def debias(settings: DebiasSettings) -> None:
                 category=settings.category,
                 data=triples_record(settings.data, settings.category),
                 settings=settings.recorded(),
-                save=settings.save,
                 progress=progress,
                 draw=plot_conditions,
             )
@@ -213,7 +217,6 @@ def _protocol(
     from tda_bias.models.attention import attention_layers
 
     asked = settings.model_dump(include=set(Protocol.model_fields))
-    asked["allowed_perplexity"] /= 100
     if from_file is not None and settings.top is None:
         asked["top"] = len(set(from_file[0]))
     return protocol_of(
@@ -247,7 +250,7 @@ _COLUMNS: Columns = [
 
 def output(run: DebiasRun, folder: Path) -> Output:
     """The table of conditions, and its meaning in words."""
-    from tda_bias.debias.result import quantity_of
+    from tda_bias.debias.summary import quantity_of
 
     record, quantity = run.record, quantity_of(run.record.twins)
     title = (

@@ -222,7 +222,7 @@ PRINTED = {
         "tda_bias.paper.rankings:PublishedAgreement",
         "crossref:published_output",
     ),
-    "debias": ("tda_bias.debias.result:DebiasRun", "debias:output"),
+    "debias": ("tda_bias.debias.run_debias:DebiasRun", "debias:output"),
     "pairs": ("tda_bias.scores.pair_scores:PairSetScores", "pairs:output"),
     "confirm": ("tda_bias.runs.run:open_run", "confirm:saved"),
     "compare": ("tda_bias.comparison.models:ModelComparison", "compare:output"),

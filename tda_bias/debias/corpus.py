@@ -1,4 +1,4 @@
-"""Texts of an experiment: items, neutral text, texts of other categories, pairs that guard.
+"""Texts of an experiment: items, pairs that guard, texts of other categories, neutral text.
 
 And what the untouched model predicts on them, which holds it where it is while it learns.
 """
@@ -6,8 +6,9 @@ And what the untouched model predicts on them, which holds it where it is while 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,19 +16,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.debias.loss import divergence
-from tda_bias.debias.protocol import Fold, Protocol
-from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.protocol import Fold, Preset, Protocol
+from tda_bias.debias.texts import TwinTexts, divergence
 from tda_bias.models.hooks import Computing, stopped_before
 from tda_bias.models.language_model import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear, log_probs_with_gradients, logits_at
-from tda_bias.pairs.pair import PairSet
+from tda_bias.pairs import PairSet, load_pairs
+from tda_bias.pairs.pair import is_evaluation_only
+from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.scores.texts import split_triples
-from tda_bias.sources import load_neutral_text
+from tda_bias.sources import load_neutral_text, of_environment
 from tda_bias.stats.resampling import generator
+from tda_bias.triples import load_triples
+from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple
 
 T = TypeVar("T")
@@ -35,6 +39,9 @@ T = TypeVar("T")
 # bias changed.
 _LEARN, _REPORT = 96, 24
 SELF = "self"
+# Controls that compare texts with their twins.
+_NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
+_GENDER_AGREEMENT = "blimp_gender_agreement"
 # Words that passages begin with, passages that are written side by side, and that are read so.
 _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
 
@@ -43,12 +50,9 @@ _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
 class NeutralPassages:
     """Passages of neutral text in three parts that share no token.
 
-    Attributes:
-        learn: What the divergence from the original is held down on.
-        watch: What the perplexity is watched on while training.
-        report: What it is reported on.
-        source: ``self`` for passages that the model wrote, else where the text was read.
-        revision: What pins its content.
+    The divergence from the original is held down on ``learn``, the perplexity watched on ``watch``
+    while training and reported on ``report``. The source is ``self`` for passages that the model
+    wrote; the revision pins its content.
     """
 
     learn: Windows
@@ -56,14 +60,6 @@ class NeutralPassages:
     report: Windows
     source: str
     revision: str | None
-
-    def record(self) -> dict[str, Any]:
-        """The source, and the number of passages of each part."""
-        return {
-            "source": self.source, "revision": self.revision, "width": self.learn.width,
-            "learn": len(self.learn.ids), "watch": len(self.watch.ids),
-            "report": len(self.report.ids),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,14 +79,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Corpus:
-    """All texts of an experiment.
-
-    Attributes:
-        items: Items with twins, and the untouched model.
-        neutral: Neutral text in three parts.
-        domain: Texts of other categories; None where the data has none.
-        pairs: Minimal pairs by name; how many are preferred rightly may fall by a point.
-    """
+    """All texts of an experiment, and the untouched model; there may be no other categories."""
 
     items: TwinTexts
     neutral: NeutralPassages
@@ -99,8 +88,114 @@ class Corpus:
 
     @property
     def model(self) -> LanguageModel:
-        """The model."""
+        """The untouched model."""
         return self.items.model
+
+    def reported_groups(self) -> dict[str, list[str]]:
+        """Targets of the items of other categories that are reported, by category."""
+        reported = self.domain.report if self.domain is not None else {}
+        return {name: [t.group for t in items.triples] for name, items in reported.items()}
+
+
+# -- texts by the names that settings give them ----------------------------------------------------
+
+
+def training_texts(
+    data: str, category: str, *, limit: int | None, twins: str, controls: Collection[str]
+) -> tuple[list[Triple], Twins | None, int]:
+    """Triples that can be trained on.
+
+    ``twins`` is ``auto``, ``none``, or a file; some controls need them.
+
+    Returns:
+        The triples, their twins, and how many are left out because they have none.
+
+    Raises:
+        InputError: if the data must not be trained on, the category is ``all``, a control lacks
+            twins, no triple has one, or as ``load_triples`` and ``load_twins``.
+    """
+    refuse_evaluation_only(data)
+    if category == "all":
+        there = sorted({triple.category for triple in load_triples(data)})
+        raise InputError(
+            f"`category` must be one of {', '.join(there)}, because the others show what else "
+            "training changes; got 'all'"
+        )
+    triples = load_triples(data, category=category, limit=limit)
+    if twins == "none":
+        if needing := sorted(_NEED_TWINS.intersection(controls)):
+            raise InputError(
+                f"`controls` {', '.join(needing)} need twins; give --twins, or --controls without "
+                "them"
+            )
+        return triples, None, 0
+    whole = load_triples(data)  # a file of twins is about all of it
+    made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
+    kept = [triple for triple in triples if made.of(triple)]
+    if not kept:
+        raise InputError(
+            f"no triple of `data` {data} has a twin: {made.note or 'see tdabias twins'}"
+        )
+    return kept, made.only(kept), len(triples) - len(kept)
+
+
+def other_categories(
+    data: str, category: str, *, limit: int | None
+) -> list[tuple[Triple, Sequence[Triple]]]:
+    """Triples of the categories that nothing is trained on, with their twins, where there are."""
+    every = load_triples(data, category="all", limit=limit)
+    others = [triple for triple in every if triple.category != category]
+    made = make_twins(others)
+    return [(triple, made.of(triple)) for triple in others]
+
+
+def pair_sets(names: str | None, preset: Preset) -> dict[str, PairSet]:
+    """Sets of minimal pairs by name: those of ``names`` (with commas, or ``none``), else BLiMP's.
+
+    With the preset ``smoke`` there are none unless they are asked for.
+
+    Raises:
+        InputError: as ``load_pairs``.
+    """
+    if names is not None:
+        sources = [] if names == "none" else names.split(",")
+    else:
+        folder = of_environment(_GENDER_AGREEMENT)
+        sources = ["blimp", *([str(folder)] if folder else [])] if preset == "full" else []
+    found = {}
+    for source in sources:
+        path = Path(source)
+        paradigm = path.is_dir() or '"sentence_good"' in _first_line(path)
+        with given_as("pairs"):
+            found[path.stem] = load_pairs("blimp", data=path) if paradigm else load_pairs(source)
+    return found
+
+
+def _first_line(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return lines.readline(10_000)
+
+
+def refuse_evaluation_only(source: str | Path) -> None:
+    """Refuse data that is for evaluation only, by its name or by what it says.
+
+    Raises:
+        InputError: if it is CrowS-Pairs, in its own table or as JSON Lines.
+    """
+    path = Path(source)
+    names = [str(source), path.stem, *path.parts]
+    first = _first_line(path)
+    by_content = "sent_more" in first or '"set": "crows' in first.replace('":"', '": "')
+    if by_content or any(is_evaluation_only(name) for name in names):
+        raise InputError(
+            f"`data` {source} is CrowS-Pairs, which must not be trained on: its data statement "
+            "says that it is for evaluation only; train on other texts and evaluate on these"
+        )
+
+
+# -- texts of other categories ---------------------------------------------------------------------
 
 
 def domain_texts(
@@ -155,16 +250,10 @@ def neutral_text(
     width: int = 64,
     seed: int = 0,
 ) -> NeutralPassages:
-    """Neutral text for a model.
+    """Neutral text for a causal model: passages of so many tokens, as many to report as to watch.
 
-    Args:
-        model: A causal language model.
-        source: ``self``: passages that the model itself writes, from which any model's divergence
-            can be estimated without other texts; or ``wikitext2``, or a text file.
-        n_learn: Passages to learn from.
-        n_watch: Passages to watch, and as many to report on.
-        width: Tokens of a passage.
-        seed: Of what is written or drawn.
+    ``self`` are passages that the model itself writes, from which any model's divergence can be
+    estimated without other texts; else the source is ``wikitext2`` or a text file.
 
     Raises:
         InputError: if the text cannot be read, or is too short for three parts.
@@ -246,8 +335,8 @@ class Retention:
     """The divergence of a model, which is not yet changed, from what it was, over some texts.
 
     The original's predictions are kept as the input of the output embeddings where these are all
-    that follows (one row of the model's width per token), else as logits. Of output embeddings
-    that will be trained too (``head_changes``) a copy is kept.
+    that follows, else as logits. Of output embeddings that will be trained too (``head_changes``)
+    a copy is kept.
     """
 
     def __init__(

@@ -24,8 +24,7 @@ from scipy import optimize
 
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets
 from tda_bias.debias.corpus import Corpus, Held, Retention, held_by
-from tda_bias.debias.learners import learner, lora_rank, undone
-from tda_bias.debias.mask import Learner
+from tda_bias.debias.learners import Learner, learner, lora_rank, undone
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
     ALL_GATES,
@@ -44,13 +43,12 @@ from tda_bias.debias.protocol import (
 )
 from tda_bias.debias.rankings import fold_orders
 from tda_bias.debias.training import (
+    Results,
     Trained,
     Trajectory,
     edited,
     keeps_pairs,
     least_biased,
-    n_steps,
-    readings,
     train,
     untouched_check,
 )
@@ -65,24 +63,16 @@ from tda_bias.stats.resampling import generator
 from tda_bias.triples import triple_ids
 from tda_bias.types import HeadId, InputError, Progress
 
-PROTOCOL = "protocol.json"
+PROTOCOL, _TRAININGS = "protocol.json", "trainings"
 
 
 @dataclass(frozen=True)
 class Experiment:
     """A model with everything that all trainings on it share, fixed before the first step.
 
-    Attributes:
-        corpus: The texts, and the untouched model.
-        protocol: The protocol.
-        folds: The folds.
-        cache: Finished trainings and rankings.
-        load_hooked: Gives the model with hooks, for rankings by topology.
-        from_file: Heads of the ranking ``file``.
-        weights: Hash of the untouched model's weights.
-        identity: Hash of the protocol and of what it is applied to.
-        fixed: When it was written down.
-        twins: How twins came about; None without.
+    ``weights`` is the hash of the untouched model's weights, ``identity`` that of the protocol and
+    of what it is applied to. ``twins`` says how twins came about; None without. Of the conditions
+    named in ``save`` the models are asked for.
     """
 
     corpus: Corpus
@@ -95,7 +85,9 @@ class Experiment:
     identity: str
     fixed: str
     twins: dict[str, Any] | None
+    save: Sequence[str] = ()
     _held: dict[Fold, Held] = field(default_factory=dict)
+    _untouched: dict[Fold, Trajectory] = field(default_factory=dict)
 
     @cached_property
     def every_head(self) -> list[HeadId]:
@@ -130,11 +122,29 @@ class Experiment:
             )
         return self._held[fold]
 
+    def untouched(self, fold: Fold) -> Trajectory:
+        """The check before the first step: the same for every condition of a fold."""
+        if fold not in self._untouched:
+            read = next((own.before for own in self._untouched.values()), None)
+            self._untouched[fold] = untouched_check(self.corpus, fold, self.protocol, read)
+        return self._untouched[fold]
+
+    @cached_property
+    def entropy(self) -> float:
+        """Entropy of the untouched model's predictions on the reported passages, nats per token."""
+        return Retention(self.corpus.model, self.corpus.neutral.report.ids).entropy()
+
+    def keeps(self, condition: Condition, fold: Fold) -> bool:
+        """Tell whether what a training learns is kept: of controls, where it is to be saved."""
+        if condition.name not in (RANDOM, *CONTROLS):
+            return True
+        return fold is self.folds[-1] and condition.name in self.save and condition.draw <= 0
+
     def in_words(self, team: Team | None = None) -> str:
         """The trainings that are to come, and the protocol that was fixed for them."""
         every = conditions(self.protocol)
         n = len(self.tested) * sum(len(trials(self.protocol, condition)) for condition in every)
-        steps = n_steps(self.protocol, self.folds[0])
+        steps = self.protocol.steps(len(self.folds[0].train))
         shared = f", shared by {team.count} processes" if team is not None else ""
         return (
             f"{counted(n, 'training')} of {counted(steps, 'step')}{shared}. Protocol "
@@ -142,70 +152,53 @@ class Experiment:
         )
 
 
-# Of every condition the trainings that validation targets chose, fold by fold.
-Results = Mapping[Condition, Sequence[Trained]]
-
-
-def run_experiment(
-    experiment: Experiment, progress: Progress | None = None, *, save: Sequence[str] = ()
-) -> Results:
-    """Train every condition in every fold that tests, and once more what will be saved.
+def run_experiment(experiment: Experiment, progress: Progress | None = None) -> Results:
+    """Train every condition in every fold that tests, and in the last fold what will be saved.
 
     Progress counts steps; a training that stopped early, or was saved, counts in full.
-
-    Args:
-        experiment: The experiment.
-        progress: Called with steps done and all.
-        save: Names of conditions whose models will be saved, as far as they are known: their
-            trainings in the last fold keep what was learned, for ``trained_alone``.
 
     Raises:
         ShareDone: if the trainings are shared by several processes and another one gathers.
         InputError: as ``Cache.each``.
     """
-    cache, every, last = experiment.cache, conditions(experiment.protocol), experiment.folds[-1]
+    cache, protocol = experiment.cache, experiment.protocol
     cache.prepare([_orders_part(experiment, fold) for fold in experiment.folds])
+    every = conditions(protocol)
     planned = [(condition, fold) for fold in experiment.tested for condition in every]
-    saved = [(named(every, name), last) for name in save]
-    tried = {pair: _trainings(experiment, *pair) for pair in dict.fromkeys([*planned, *saved])}
-    steps = sum(n_steps(experiment.protocol, own.fold) for of in tried.values() for own in of)
-    counter = Counter(steps, progress)
-    parts = [
-        _training_part(experiment, own, counter, keep=pair in saved and len(of_pair) == 1)
-        for pair, of_pair in tried.items()
-        for own in of_pair
-    ]
+    planned += [(named(every, name), experiment.folds[-1]) for name in experiment.save]
+    tried = {pair: _trainings(experiment, *pair) for pair in planned}
+    trainings = [training for of_pair in tried.values() for training in of_pair]
+    counter = Counter(sum(protocol.steps(len(own.fold.train)) for own in trainings), progress)
+    parts = [_training_part(experiment, training, counter) for training in trainings]
     arrays = cache.each(parts, progress=lambda done, _: counter.reach(done))
-    best = {pair: _best(experiment, own, islice(arrays, len(own))) for pair, own in tried.items()}
     results: dict[Condition, list[Trained]] = {condition: [] for condition in every}
-    for pair in planned:
-        results[pair[0]].append(best[pair])
+    for (condition, fold), of_pair in tried.items():
+        best = _best(protocol, of_pair, islice(arrays, len(of_pair)))
+        if fold.number != FINAL:
+            results[condition].append(best)
     return results
 
 
-def named(every: Sequence[Condition], name: str) -> Condition:
+def named(every: Iterable[Condition], name: str) -> Condition:
     """The condition of a name; of random sets the first."""
     return next(condition for condition in every if condition.name == name)
 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:
-    """A condition in a fold with what it learned: read where that was saved, else trained."""
-    tried, counter = _trainings(experiment, condition, fold), Counter(0, None)
-    if len(tried) > 1:
-        parts = [_training_part(experiment, training, counter) for training in tried]
-        tried = [_best(experiment, tried, map(experiment.cache.get, parts)).training]
-    kept = experiment.cache.get(_training_part(experiment, tried[0], counter, keep=True))
-    return Trained(tried[0], Trajectory.from_arrays(kept))
+    """A condition in a fold: read where it is saved, else trained."""
+    tried = _trainings(experiment, condition, fold)
+    parts = [_training_part(experiment, training, Counter(0, None)) for training in tried]
+    return _best(experiment.protocol, tried, map(experiment.cache.get, parts))
 
 
 def _best(
-    experiment: Experiment, tried: Sequence[Training], arrays: Iterable[Mapping[str, np.ndarray]]
+    protocol: Protocol, tried: Sequence[Training], arrays: Iterable[Mapping[str, np.ndarray]]
 ) -> Trained:
     """The training with the settings that are best on the validation targets."""
     candidates = []
     for training, of_part in zip(tried, arrays, strict=True):
         own = Trajectory.from_arrays(of_part)
-        kept = keeps_pairs(own, experiment.protocol)
+        kept = keeps_pairs(own, protocol)
         candidates.append((Trained(training, own), own.chosen.beta, kept))
     return least_biased(candidates)
 
@@ -217,43 +210,27 @@ def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, n
     its logits are divided by the temperature that gives its predictions on neutral text, on which
     nothing was chosen, the entropy that they had.
 
-    Args:
-        experiment: The experiment.
-        trained: A training whose values were kept.
-
     Returns:
         The temperature, and the gaps of the test items, nats per token; NaN where no temperature
         gives that entropy.
     """
-    corpus, training, own = experiment.corpus, trained.training, trained.trajectory
-    texts, test = corpus.neutral.report.ids, training.fold.test.tolist()
-
-    def untouched() -> dict[str, np.ndarray]:
-        return {"entropy": np.array(Retention(corpus.model, texts).entropy())}
-
-    def read() -> dict[str, np.ndarray]:
-        before = float(experiment.cache.get(Part("entropy", 1, dict, untouched))["entropy"])
-        computing = Computing(corpus.model, experiment.protocol.precision)
-        with undone(learner_of(experiment, training)) as learned:
-            learned.load(own.values)
-            with learned.running():
-                now = Retention(corpus.model, texts)
-                found = optimize.root_scalar(
-                    lambda log: now.entropy(float(np.exp(log))) - before, x0=0.0, x1=0.1, xtol=1e-4
-                )
-            if not found.converged:
-                return {"temperature": np.array(np.nan), "gap": np.full(len(test), np.nan)}
-            temperature = float(np.exp(found.root))
-            with computing.running(), learned.running(), tempered(corpus.model, temperature):
-                answers = corpus.items.answers(test)
-        return {"temperature": np.array(temperature), "gap": answers.gap}
-
+    corpus, own = experiment.corpus, trained.trajectory
     if own.best == 0:  # nothing has changed
         return 1.0, own.first.test.gap
-    name = f"entropy {training.fold.number} {training.condition.part} {training.trial}"
-    heads = [str(head) for head in training.heads]
-    found = experiment.cache.get(_part(name, training.fold, 1, read, heads=heads))
-    return float(found["temperature"]), found["gap"]
+    before, test = experiment.entropy, trained.training.fold.test.tolist()
+    with undone(learner_of(experiment, trained.training)) as learned:
+        learned.load(own.values)
+        with learned.running():
+            now = Retention(corpus.model, corpus.neutral.report.ids)
+            found = optimize.root_scalar(
+                lambda log: now.entropy(float(np.exp(log))) - before, x0=0.0, x1=0.1, xtol=1e-4
+            )
+        if not found.converged:
+            return np.nan, np.full(len(test), np.nan)
+        temperature = float(np.exp(found.root))
+        computing = Computing(corpus.model, experiment.protocol.precision)
+        with computing.running(), learned.running(), tempered(corpus.model, temperature):
+            return temperature, corpus.items.answers(test).gap
 
 
 # -- heads -----------------------------------------------------------------------------------------
@@ -328,13 +305,12 @@ def _part(
 
 
 def give_back_memory() -> None:
-    """Give freed memory back to the system, where the C library keeps it.
+    """Give freed memory back to the system, where the C library is glibc.
 
-    glibc keeps what tensors of some megabytes leave behind, in pieces that add up over many tasks
-    of other sizes. Elsewhere this does nothing.
+    It keeps what tensors of some megabytes leave behind, in pieces that add up over many tasks.
     """
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
 
@@ -357,22 +333,6 @@ def _orders_part(experiment: Experiment, fold: Fold) -> Part:
     return _part(f"orders {fold.number}", fold, len(fold.train), computed)
 
 
-def _untouched(experiment: Experiment, fold: Fold) -> Trajectory:
-    """The check before the first step: the same for every condition of a fold."""
-    corpus, protocol = experiment.corpus, experiment.protocol
-
-    def read() -> Mapping[str, np.ndarray]:
-        with Computing(corpus.model, protocol.precision).running():
-            return readings(corpus)
-
-    def check() -> dict[str, np.ndarray]:
-        before = experiment.cache.get(Part("untouched", 1, dict, read))
-        return untouched_check(corpus, fold, protocol, before).arrays()
-
-    part = _part(f"untouched {fold.number}", fold, 1, check)
-    return Trajectory.from_arrays(experiment.cache.get(part))
-
-
 def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list[Training]:
     """A condition in a fold, with each of the settings that are tried."""
     heads = heads_of(experiment, condition, fold)
@@ -380,16 +340,14 @@ def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list
     return [Training(condition, fold, heads, trial) for trial in tried]
 
 
-def _training_part(
-    experiment: Experiment, training: Training, counter: Counter, *, keep: bool = False
-) -> Part:
-    """The part that holds a training; what controls learned is large, and kept where asked for."""
+def _training_part(experiment: Experiment, training: Training, counter: Counter) -> Part:
+    """The part that holds a training; what most controls learned is large, and is not kept."""
     fold, condition = training.fold, training.condition
     corpus, protocol = experiment.corpus, experiment.protocol
-    control = condition.name in (RANDOM, *CONTROLS)
+    control, keep = condition.name in (RANDOM, *CONTROLS), experiment.keeps(condition, fold)
 
     def trained() -> dict[str, np.ndarray]:
-        untouched = _untouched(experiment, fold)
+        untouched = experiment.untouched(fold)
         if condition.how in EDITS:
             with undone(_edit_of(experiment, training)) as edit:
                 return edited(edit, corpus, protocol, fold, untouched=untouched).arrays()
@@ -400,13 +358,13 @@ def _training_part(
                 own, corpus, protocol, training, held=held, untouched=untouched,
                 progress=partial(counter.add, 1),
             )  # fmt: skip
-        if not keep and control:
+        if not keep:
             found.values = {}
         return found.arrays()
 
     name = f"fold {fold.number} {condition.part} {training.trial}" + " kept" * (keep and control)
     heads = [str(head) for head in training.heads]
-    return _part(name, fold, n_steps(protocol, fold), trained, heads=heads)
+    return _part(name, fold, protocol.steps(len(fold.train)), trained, heads=heads)
 
 
 def learner_of(experiment: Experiment, training: Training) -> Learner:
@@ -439,41 +397,23 @@ def fixed_experiment(
     load_hooked: Callable[[], LoadedModel],
     from_file: tuple[Sequence[HeadId], str | None] | None = None,
     about_twins: dict[str, Any] | None = None,
+    save: Sequence[str] = (),
     resume: bool = True,
     overwrite: bool = False,
     team: Team | None = None,
 ) -> Experiment:
     """Fix everything that decides the numbers, and write the protocol down.
 
-    Args:
-        corpus: The texts, and a causal language model without hooks.
-        protocol: The protocol.
-        folder: Where the run goes.
-        load_hooked: Gives the model with hooks, for rankings by topology.
-        from_file: Heads of the ranking ``file``, and the hash of the weights they were found in.
-        about_twins: How twins came about.
-        resume: Whether trainings of an earlier run are reused.
-        overwrite: Whether those of another protocol may be lost.
-        team: The processes that share the trainings.
+    ``load_hooked`` gives the model with hooks, for rankings by topology; ``from_file`` has the
+    heads of the ranking ``file``, and the hash of the weights they were found in. Trainings of
+    another protocol in the folder may be lost only to ``overwrite``.
 
     Raises:
         InputError: if targets, heads or texts cannot be used, or the folder holds trainings of
             another protocol.
     """
     weights = corpus.model.weight_hash()
-    heads: tuple[HeadId, ...] = ()
-    if from_file is not None:
-        heads = tuple(dict.fromkeys(from_file[0]))
-        if from_file[1] is not None and from_file[1] != weights:
-            raise InputError(
-                "`heads` were found in a model with other weights than the one that is trained; "
-                "rank the heads of this one, with tdabias heads and tdabias edit --as slices"
-            )
-        if len(heads) != protocol.top:
-            raise InputError(
-                f"`top` must be {len(heads)}, as many as `heads` has, or be left out; got "
-                f"{protocol.top}"
-            )
+    heads = _heads_of_file(*from_file, protocol, weights) if from_file is not None else ()
     neutral, domain = corpus.neutral, corpus.domain
     all_folds = folds(corpus.items.triples, corpus.items.twins, protocol)
     reported = domain.report.items() if domain else ()
@@ -492,26 +432,37 @@ def fixed_experiment(
     # Processes on other hardware may write other neutral text: their trainings do not mix.
     neutral_ids = [*neutral.learn.ids, *neutral.watch.ids, *neutral.report.ids]
     kept = {
-        "format": 4, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
+        "format": 5, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
     }  # fmt: skip
-    trainings = folder / "trainings"
-    cache = Cache(trainings, kept, resume=resume, overwrite=overwrite, team=team)
+    cache = Cache(folder / _TRAININGS, kept, resume=resume, overwrite=overwrite, team=team)
     gathers = team is None or team.index == 0 or isinstance(team, Shard)
-    fixed = _written_down(folder, trainings, protocol, identity, overwrite) if gathers else ""
+    fixed = _written_down(folder, protocol, identity, overwrite) if gathers else ""
     return Experiment(
         corpus, protocol, all_folds, cache, load_hooked, heads, weights, identity, fixed,
-        about_twins,
+        about_twins, save,
     )  # fmt: skip
 
 
-def _written_down(
-    folder: Path, trainings: Path, protocol: Protocol, identity: str, overwrite: bool
-) -> str:
-    """Write the protocol down before the first step; when that was, also for a resumed run.
+def _heads_of_file(
+    heads: Sequence[HeadId], found_in: str | None, protocol: Protocol, weights: str
+) -> tuple[HeadId, ...]:
+    """Heads of a file, each once; refuse those of another model, and another number than asked."""
+    if found_in not in (None, weights):
+        raise InputError(
+            "`heads` were found in a model with other weights than the one that is trained; "
+            "rank the heads of this one, with tdabias heads and tdabias edit --as slices"
+        )
+    different = tuple(dict.fromkeys(heads))
+    if len(different) != protocol.top:
+        raise InputError(
+            f"`top` must be {len(different)}, as many as `heads` has, or be left out; got "
+            f"{protocol.top}"
+        )
+    return different
 
-    Raises:
-        InputError: if trainings of another protocol are there, and are not to be lost.
-    """
+
+def _written_down(folder: Path, protocol: Protocol, identity: str, overwrite: bool) -> str:
+    """Write the protocol down before the first step; when that was, also for a resumed run."""
     path = folder / PROTOCOL
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -519,7 +470,7 @@ def _written_down(
             return str(before["fixed"])
     except (OSError, ValueError, KeyError, TypeError):
         before = None  # there is none yet, or what is there says nothing
-    if before and any(trainings.glob("*.npz")) and not overwrite:
+    if before and any((folder / _TRAININGS).glob("*.npz")) and not overwrite:
         raise InputError(
             f"{folder} holds trainings of another protocol (fixed {before.get('fixed')}); "
             "choose another --out, or start over with --no-resume"

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tda_bias.debias.mask import Learner
+from tda_bias.debias.learners import Learner
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.hooks import stopped_before
@@ -25,7 +25,8 @@ from tda_bias.models.language_model import common_prefix, padded
 from tda_bias.twins.words import gender_words
 from tda_bias.types import InputError, Triple
 
-Change = Callable[[Float[Tensor, "row token width"], AttentionLayer], Tensor]
+Stream = Float[Tensor, "row token width"]
+Change = Callable[[Stream, AttentionLayer], Stream]
 
 
 @contextmanager
@@ -119,9 +120,7 @@ class Edit(Learner):
         self._model = texts.model
         self._read = concept_texts(texts, items)
 
-    def changed(
-        self, hidden: Float[Tensor, "row token width"], layer: AttentionLayer
-    ) -> Float[Tensor, "row token width"]:
+    def changed(self, hidden: Stream, layer: AttentionLayer) -> Stream:
         """The residual stream after a layer, changed."""
         raise NotImplementedError
 
@@ -177,9 +176,7 @@ class Erasure(Edit):
 
         self._fit(fit)
 
-    def changed(
-        self, hidden: Float[Tensor, "row token width"], layer: AttentionLayer
-    ) -> Float[Tensor, "row token width"]:
+    def changed(self, hidden: Stream, layer: AttentionLayer) -> Stream:
         """The stream without the concept."""
         with torch.autocast(hidden.device.type, enabled=False):
             erased: Tensor = self._erasers[layer.number](hidden.float())
@@ -196,9 +193,8 @@ class Steering(Edit):
     """A steering vector, added to the residual stream at every token.
 
     It is the mean of texts about men less that of their twins about women, at the tokens read; in
-    categories other than gender, of the originals less their twins.
-
-    The vector is multiplied by ``sign`` and, at every check, by the next of the ``strengths``.
+    categories other than gender, of the originals less their twins. It is multiplied by ``sign``
+    and, at every check, by the next of the ``strengths``.
     """
 
     strengths = (0.5, 1.0, 2.0)
@@ -216,9 +212,7 @@ class Steering(Edit):
 
         self._fit(fit)
 
-    def changed(
-        self, hidden: Float[Tensor, "row token width"], layer: AttentionLayer
-    ) -> Float[Tensor, "row token width"]:
+    def changed(self, hidden: Stream, layer: AttentionLayer) -> Stream:
         """The stream with the vector added."""
         return hidden + (self.strength * self.vectors[layer.number]).to(hidden.dtype)
 

@@ -12,14 +12,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tda_bias.pairs.pair import is_evaluation_only
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
 How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
@@ -37,6 +35,8 @@ CONTROLS: tuple[Control, ...] = get_args(Control)
 # What a training lowers: see ``training.loss_of``.
 Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
+# Items of a step.
+_BATCH = 12
 FINAL = -1
 RANDOM = "random"
 # Whose learned gates are the ranking `gates`.
@@ -75,7 +75,8 @@ class Protocol(BaseModel):
     options from here.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Runs of earlier versions have settings that are gone.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     how: Literal["gates", "tune", "lora"] = Field(
         "gates",
@@ -98,34 +99,19 @@ class Protocol(BaseModel):
     n_folds: int = Field(N_FOLDS, ge=2, description="folds that the targets are split into")
     folds_run: int = Field(5, ge=1, le=N_FOLDS, description="folds of targets that are run, of 5")
     epochs: int = Field(3, ge=1, le=100, description="passes over the training items")
-    checks_per_epoch: int = Field(1, ge=1, description="looks at the validation targets")
+    checks_per_epoch: int = Field(1, description="looks at the validation targets")
     n_rates: int = Field(1, ge=1, le=3, description="learning rates that are tried")
-    batch: int = Field(12, ge=1, description="items of a step")
-    passages: int = Field(
-        4, ge=1, description="neutral passages of a step; thrice as many texts of other categories"
-    )
     train_items: int | None = Field(
         None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
     )
     check_items: int | None = Field(
-        None,
-        ge=4,
-        le=MAX_COUNT,
-        description="validation items of a fold, and test items, at most",
+        None, description="validation items of a fold, and test items, at most"
     )
     # Of 48 texts and a fold's 36 validation items one lost comparison is .6 points, of 192 .2.
     watched: int = Field(
         192,
-        ge=1,
-        le=MAX_COUNT,
         description="texts of other categories that count in the language-model score while "
         "training",
-    )
-    kl: float = Field(
-        1.0,
-        ge=0,
-        le=1000,
-        description="weight of the divergence from the original on neutral text",
     )
     domain: Annotated[tuple[_Weight, ...], WithCommas] = Field(
         (1.0,),
@@ -140,16 +126,12 @@ class Protocol(BaseModel):
         description="weights, with commas, of the anchor: the squared change of how much likelier "
         "related continuations are than the unrelated one; validation targets choose",
     )
-    l1: float = Field(5e-4, ge=0, description="pull of gates toward 1")
-    patience: int = Field(3, ge=1, description="checks without gain that end a training")
-    allowed_points: float = Field(
+    allowed: float = Field(
         1.0,
         ge=0,
         le=100,
-        description="points that the language-model scores and minimal pairs may lose",
-    )
-    allowed_perplexity: float = Field(
-        0.01, ge=0, le=1, description="share that perplexity may gain"
+        description="points that the language-model scores and minimal pairs may lose, and per "
+        "cent that perplexity may gain",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
@@ -157,6 +139,14 @@ class Protocol(BaseModel):
         "twice as fast on many processors; what is learned and saved is float32",
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+
+    def batches(self, n_items: int) -> int:
+        """Steps of a pass over so many items."""
+        return -(-n_items // _BATCH)
+
+    def steps(self, n_items: int) -> int:
+        """Steps of a whole training on so many items."""
+        return self.epochs * self.batches(n_items)
 
 
 PRESETS: dict[Preset, dict[str, Any]] = {
@@ -215,14 +205,9 @@ def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to change the model.
+    """One way to change the model: a ranking, ``all``, ``random``, or a control.
 
-    Attributes:
-        name: A ranking, ``all``, ``random``, or a control.
-        how: The kind of learner.
-        ranking: The ranking whose first heads learn; None for all heads or a random set.
-        draw: Number of the random set; -1 for others.
-        goal: The loss.
+    ``ranking`` is None where all heads or a random set learn; ``draw`` is the number of that set.
     """
 
     name: str
@@ -238,7 +223,7 @@ class Condition:
 
     @property
     def is_control(self) -> bool:
-        """Tell whether it is there to be compared with: no model of it is recommended."""
+        """Tell whether it is there to be compared with."""
         return self.name in (RANDOM, "bottom", *CONTROLS)
 
 
@@ -269,14 +254,9 @@ def conditions(protocol: Protocol) -> list[Condition]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings of which the validation targets choose.
+    """Settings of which the validation targets choose: of a training, or of an edit.
 
-    Attributes:
-        rate: Learning rate.
-        domain: Weight of the divergence on texts of other categories.
-        anchor: Weight of the relatedness anchor.
-        layer: Layer after which an edit is made, as a share of all; None for all layers.
-        sign: Direction of a steering vector.
+    ``layer`` is that after which an edit is made, as a share of all; None for all layers.
     """
 
     rate: float = 0.0
@@ -310,14 +290,10 @@ def trials(protocol: Protocol, condition: Condition) -> list[Trial]:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One split of the targets.
+    """One split of the targets, in numbers of items.
 
-    Attributes:
-        number: From 0; -1 for the final fit, which tests on nothing.
-        train: Items that choose heads and train, at most as many as the protocol wants.
-        validation: Items that stop the training.
-        test: Items that are only looked at.
-        apart: Targets that validate or test: no text about one of them trains, also no twin.
+    ``number`` is -1 for the final fit, which tests on nothing. Targets that validate or test are
+    kept ``apart``: no text about one of them trains, also no twin.
     """
 
     number: int
@@ -333,10 +309,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Training:
-    """A condition in a fold with some settings: one run of the loop, one saved part.
-
-    ``heads`` are empty where it is not heads that learn.
-    """
+    """A condition in a fold with some settings; ``heads`` are empty where other things learn."""
 
     condition: Condition
     fold: Fold
@@ -376,58 +349,46 @@ def folds(
         split[smallest].append(str(names[index]))
         load[smallest] += size[index]
 
-    def fold(number: int, test: Sequence[str]) -> Fold:
+    numbered = [*enumerate(split[: protocol.folds_run])]
+    if len(numbered) > 1:
+        numbered.append((FINAL, []))
+    found = []
+    for number, test in numbered:
         rest = [str(name) for name in names if name not in test]
         n_validation = max(1, round(len(rest) / 4))
         validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
-        train = [name for name in rest if name not in validation]
         apart = frozenset([*test, *validation])
-
-        def items_of(part: Sequence[str]) -> Int[np.ndarray, " item"]:
-            return np.flatnonzero(np.isin(target, part))  # those of a target stand together
-
-        def spread(items: Int[np.ndarray, " item"], at_most: int | None) -> np.ndarray:
-            if at_most is not None and at_most < len(items):
-                items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
-            return items
-
-        able = np.array([i for i in items_of(train) if _trains(twins[int(i)], apart)], dtype=int)
-        if not len(able):
-            raise InputError(
-                f"all twins of {', '.join(train[:5])} are about targets that validate or test, so "
-                "that nothing is left to train on; give data with more targets"
+        able = _able_to_train(target, twins, apart)
+        stops, tests = (np.flatnonzero(np.isin(target, part)) for part in (validation, test))
+        found.append(
+            Fold(
+                number,
+                _spread(able, protocol.train_items),
+                _spread(stops, protocol.check_items),
+                _spread(tests, protocol.check_items),
+                apart,
             )
-        return Fold(
-            number,
-            spread(able, protocol.train_items),
-            spread(items_of(validation), protocol.check_items),
-            spread(items_of(test), protocol.check_items),
-            apart,
         )
-
-    tested = [fold(number, test) for number, test in enumerate(split[: protocol.folds_run])]
-    return [*tested, fold(FINAL, [])] if len(tested) > 1 else tested
+    return found
 
 
-def _trains(twins: Sequence[Triple], apart: frozenset[str]) -> bool:
-    return not twins or any(twin.group not in apart for twin in twins)
-
-
-def refuse_evaluation_only(source: str | Path) -> None:
-    """Refuse data that is for evaluation only, by its name or by what it says.
-
-    Raises:
-        InputError: if it is CrowS-Pairs, in its own table or as JSON Lines.
-    """
-    path = Path(source)
-    names = [str(source), path.stem, *path.parts]
-    first = ""
-    if path.is_file():
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            first = lines.readline(10_000)
-    by_content = "sent_more" in first or '"set": "crows' in first.replace('":"', '": "')
-    if by_content or any(is_evaluation_only(name) for name in names):
+def _able_to_train(
+    target: np.ndarray, twins: Sequence[Sequence[Triple]], apart: frozenset[str]
+) -> Int[np.ndarray, " item"]:
+    """Items about no target kept apart, with a twin that is not either, if they have any."""
+    train = np.flatnonzero(~np.isin(target, [*apart])).tolist()
+    able = [i for i in train if not twins[i] or any(twin.group not in apart for twin in twins[i])]
+    if not able:
         raise InputError(
-            f"`data` {source} is CrowS-Pairs, which must not be trained on: its data statement "
-            "says that it is for evaluation only; train on other texts and evaluate on these"
+            f"all twins of {', '.join(np.unique(target[train])[:5])} are about targets that "
+            "validate or test, so that nothing is left to train on; give data with more targets"
         )
+    return np.array(able)
+
+
+def _spread(items: Int[np.ndarray, " item"], at_most: int | None) -> Int[np.ndarray, " item"]:
+    """At most so many, evenly over all: those of a target stand together."""
+    if at_most is None or len(items) <= at_most:
+        return items
+    places = np.linspace(0, len(items) - 1, at_most).round().astype(int)
+    return np.asarray(items[places])

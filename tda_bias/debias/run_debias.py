@@ -1,56 +1,126 @@
-"""A whole experiment: run, judged, and saved with the model that came out.
-
-The model is an ordinary folder: checked against the one in memory, with its card.
-"""
+"""A whole experiment: run, judged in numbers and words, and saved with the model that came out."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from tda_bias.ablation.edits import TOLERANCE, logits_of, new_model_folder
-from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias import summary
-from tda_bias.debias.corpus import SELF
 from tda_bias.debias.experiment import (
     Experiment,
-    Results,
     at_equal_entropy,
-    learner_of,
     matching,
     named,
     run_experiment,
     trained_alone,
 )
-from tda_bias.debias.learners import HeadLora
-from tda_bias.debias.protocol import RANDOM
-from tda_bias.debias.result import DebiasRecord, DebiasRun, quantity_of
-from tda_bias.debias.training import Trained
+from tda_bias.debias.protocol import RANDOM, Protocol, conditions
+from tda_bias.debias.saved_model import ABOUT, save_debiased
+from tda_bias.debias.summary import quantity_of
+from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
-from tda_bias.models.load import LanguageModel, load_language_model
-from tda_bias.runs.files import to_json
-from tda_bias.runs.page import Audited, model_card
 from tda_bias.runs.record import DataRecord, RunRecord
-from tda_bias.runs.result import writing_run
-from tda_bias.runs.text import Finding, counted
+from tda_bias.runs.result import SavedResult, summary_html, writing_run
+from tda_bias.runs.text import Finding, counted, interval_text
+from tda_bias.stats.clusters import FEWEST_CLUSTERS
 from tda_bias.triples import triple_ids
-from tda_bias.types import InputError, Progress
+from tda_bias.types import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What a model folder says of its training: a card to read, and a record for `tdabias confirm`.
-CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
-# And that `tdabias confirm` has looked at it, or at another model of its run.
-LOOK = "look.json"
-# So many texts show whether two models are the same.
-_PROBES = 3
+_LEVEL = 0.05
+# Shorter trainings test the program.
+_ENOUGH_STEPS = 10
+_CONDITIONS = {
+    **{name: str for name in ("condition", "how", "guard")}, "heads": int,
+    **{name: float for name in ("before", "beta", "rms", "perplexity", "p")},
+}  # fmt: skip
+_FRONTIER = {"condition": str, "draw": int, "check": int, "perplexity": float, "beta": float}
+_SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
+
+
+class DebiasRecord(RunRecord):
+    """Everything needed to repeat an experiment, and its outcome.
+
+    Attributes:
+        protocol: The protocol, ``fixed`` (UTC) before the first step; its hash is also of what it
+            was applied to.
+        folds: Targets that train, validate and test, fold by fold.
+        matching: Whether random heads were of the same layers as the first ranking's.
+        recommended: The condition whose model is saved: chosen on validation targets, or asked for.
+        unchanged: Whether that model is the original: no check of its training passed the guards.
+        broken: Trainings in which numbers became undefined, and at which step.
+        twins: How twins came about; None without.
+    """
+
+    command: str = "debias"
+    category: str
+    protocol: Protocol
+    protocol_hash: str
+    fixed: str
+    folds: list[dict[str, Any]]
+    neutral: dict[str, Any]
+    matching: str
+    recommended: str
+    unchanged: bool = False
+    verdict: str
+    broken: tuple[str, ...] = ()
+    twins: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class DebiasRun(SavedResult):
+    """An experiment with its tables, from ``summary``, and its record."""
+
+    COMMAND = "debias"
+    RECORD = DebiasRecord
+    TABLES = (
+        ("conditions", "conditions.csv", _CONDITIONS),
+        ("frontier", "frontier.csv", _FRONTIER),
+    )
+
+    conditions: pd.DataFrame
+    frontier: pd.DataFrame
+    record: DebiasRecord
+
+    def _repr_html_(self) -> str:
+        tables = {"conditions on unseen targets": self.conditions[_SHOWN]}
+        return summary_html(repr(self), [self.record.verdict], tables)
+
+    def finding(self) -> Finding:
+        """The verdict, compared with random heads and with the guard."""
+        record, protocol = self.record, self.record.protocol
+        quantity = quantity_of(record.twins).capitalize()
+        return Finding(
+            result=[record.verdict],
+            control=[
+                f"Random heads: {counted(protocol.n_random, 'set')} {record.matching}. Guards: "
+                "both language-model scores, and minimal pairs where they were read, at most "
+                f"{protocol.allowed:g} lower; perplexity at most +{protocol.allowed:g} %; of "
+                "random sets, how many pass.",
+            ],
+            power=[
+                f"With {counted(protocol.n_random, 'random set')} no p can be below "
+                f"{1 / (1 + protocol.n_random):.2f}."
+            ],
+            details=[
+                *record.broken,
+                f"{quantity}: nats per token, items of targets that a training never saw; "
+                f"{protocol.folds_run} of {protocol.n_folds} folds. p: (1 + random sets that leave "
+                "as little where the language-model score has fallen by a point) / (1 + random "
+                "sets).",
+            ],
+        )
+
+
+# -- the run ---------------------------------------------------------------------------------------
 
 
 def run_debias(
@@ -60,23 +130,13 @@ def run_debias(
     category: str,
     data: DataRecord,
     settings: dict[str, Any],
-    save: Sequence[str] = (),
     progress: Progress | None = None,
     draw: Callable[[pd.DataFrame, pd.DataFrame, str], Figure] | None = None,
 ) -> DebiasRun:
-    """Run an experiment, save the model of the best condition or those asked for, and the run.
+    """Run an experiment, and save it with the models asked for, or that of the best condition.
 
-    Args:
-        experiment: From ``fixed_experiment``.
-        folder: Where to.
-        category: Of the triples.
-        data: Where these were read.
-        settings: For the record.
-        save: Conditions whose models are saved: of the first in ``model``, of another one in
-            ``model-NAME``; without any that of the one chosen on validation targets. Of the random
-            sets it is the first.
-        progress: Called with steps done and all.
-        draw: Draws conditions and frontier for the folder; last it is told their quantity.
+    The first model goes to ``model`` in the folder, others to ``model-NAME``. ``draw`` draws
+    conditions and frontier, and is told their quantity.
 
     Raises:
         ShareDone: as ``run_experiment``.
@@ -84,8 +144,7 @@ def run_debias(
     """
     protocol, corpus = experiment.protocol, experiment.corpus
     about = model_record(corpus.model, weights=experiment.weights)
-    results = run_experiment(experiment, progress, save=save)
-    first, *others = save or [summary.recommended(results, protocol)]
+    results = run_experiment(experiment, progress)
     groups = [triple.group for triple in corpus.items.triples]
     matched = {
         condition: [at_equal_entropy(experiment, own) for own in trained]
@@ -93,6 +152,7 @@ def run_debias(
         if condition.name != RANDOM and all(own.trajectory.values for own in trained)
     }
     table = summary.conditions_table(results, groups, protocol, matched=matched)
+    first, *others = experiment.save or [summary.recommended(results, protocol)]
     best, row, verdict = _judged(experiment, results, table, first)
     record = DebiasRecord(
         model=about,
@@ -103,7 +163,7 @@ def run_debias(
         protocol_hash=experiment.identity,
         fixed=experiment.fixed,
         folds=[{"number": fold.number, **experiment.targets(fold)} for fold in experiment.folds],
-        neutral=corpus.neutral.record(),
+        neutral={"source": corpus.neutral.source, "revision": corpus.neutral.revision},
         matching=matching(experiment),
         recommended=first,
         unchanged=best.trajectory.best == 0,
@@ -117,19 +177,16 @@ def run_debias(
     heads = save_debiased(experiment, best, record, row, folder / "model")
     for name in others:
         another, row, verdict = _judged(experiment, results, table, name)
-        told = {"recommended": name, "verdict": verdict, "unchanged": not another.trajectory.best}
-        about_it = record.model_copy(update=told)
+        about_it = record.model_copy(update={"recommended": name, "verdict": verdict})
         save_debiased(experiment, another, about_it, row, folder / f"model-{name}")
     run = DebiasRun(table, summary.frontier_table(results), record)
-    reported = corpus.domain.report if corpus.domain is not None else {}
-    of_others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
     with writing_run(folder, record) as files:
         files.table("conditions.csv", run.conditions)
         files.table("frontier.csv", run.frontier)
         files.table("trainings.csv", summary.trainings_table(results))
         ids = triple_ids(corpus.items.triples)
         files.table("items.parquet", summary.items_table(results, groups, ids))
-        files.table("others.csv", summary.others_table(results, of_others))
+        files.table("others.csv", summary.others_table(results, corpus.reported_groups()))
         files.json("heads.json", heads)
         if draw is not None:
             files.figure("frontier", draw(run.conditions, run.frontier, quantity_of(record.twins)))
@@ -138,213 +195,93 @@ def run_debias(
 
 def _judged(
     experiment: Experiment, results: Results, table: pd.DataFrame, name: str
-) -> tuple[Trained, dict[Any, Any], str]:
+) -> tuple[Trained, dict[str, Any], str]:
     """The training whose model is saved for a condition, and what its folds showed, in words too.
 
     Of random sets it is the first, which the table does not show alone.
     """
-    condition = named(list(results), name)
+    condition = named(results, name)
     trained = trained_alone(experiment, condition, experiment.folds[-1])
     row = summary.condition_row(condition, results[condition], experiment.protocol)
-    of_folds = sum(own.trajectory.best == 0 for own in results[condition])
-    several = len(experiment.folds) > 1
-    unchanged = of_folds if several else 0
-    verdict = summary.verdict(
-        row, table, experiment.protocol,
-        quantity=quantity_of(experiment.twins), unchanged=unchanged,
-    )  # fmt: skip
+    unchanged = 0
+    if len(experiment.folds) > 1:
+        unchanged = sum(own.trajectory.best == 0 for own in results[condition])
+    quantity = quantity_of(experiment.twins)
+    said = verdict(row, table, experiment.protocol, quantity=quantity, unchanged=unchanged)
     if trained.trajectory.best == 0:
-        verdict += " No check passed the guards: the model that is saved is the original."
-    return trained, row, verdict
+        said += " No check passed the guards: the model that is saved is the original."
+    return trained, row, said
 
 
-# -- the trained model -----------------------------------------------------------------------------
+# -- in words --------------------------------------------------------------------------------------
 
 
-def look_of_run(run: Path, protocol: str) -> Path:
-    """Path of the record that a run's models were confirmed; it outlives models saved again."""
-    return run / f"look-{protocol}.json"
-
-
-def save_debiased(
-    experiment: Experiment,
-    trained: Trained,
-    record: DebiasRecord,
-    row: Mapping[str, Any],
-    folder: Path,
-) -> dict[str, Any]:
-    """Put what was learned into a model's weights, and write it as a folder that loads anywhere.
-
-    The folder, in the place of an earlier run's, gets its name only when the model in it was read
-    back and gives the same logits, and where heads learned everything outside their slices is bit
-    for bit what it was. The model in memory stays as it was. ``row`` is of
-    ``summary.conditions_table``.
-
-    Returns:
-        The content of ``heads.json``.
-
-    Raises:
-        InputError: if the folder cannot be written, holds something else, or does not give the
-            same model back.
-    """
-    model, triples = experiment.corpus.model, experiment.corpus.items.triples
-    heads, how = trained.training.heads, trained.training.condition.how
-    source = experiment.corpus.neutral.source
-    about = {
-        "format": "tdabias debias 3",
-        "protocol": experiment.identity,
-        "model": model.name,
-        "original": experiment.weights,
-        "category": record.category,
-        "data": record.data.source if record.data is not None else None,
-        "items": len(trained.training.fold.train),
-        "neutral": "written by the model itself" if source == SELF else source,
-        "how": how,
-        "condition": record.recommended,
-        "heads": [str(head) for head in heads],
-        "targets": experiment.targets(trained.training.fold),
-        "verdict": record.verdict,
-    }
-    before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}
-    slices = {s for head in heads for s in head_slices(model.hf_model, head)}
-    gates = trained.trajectory.values.get("gates")
-    rows: list[dict[str, Any]] = [
-        {"layer": head.layer, "head": head.head}
-        | ({} if gates is None else {"gate": float(gates[place])})
-        for place, head in enumerate(heads)
-    ]
-    rule = {"condition": record.recommended, "how": how, "protocol": experiment.identity}
-    exported = export_record(model.hf_model, rows, model=record.model.model_dump(), rule=rule)
-    own = learner_of(experiment, trained.training)
-    with own:  # gives parameters their ``requires_grad`` back
-        own.load(trained.trajectory.values)
-        own.check()
-    if folder.exists() and not (folder / ABOUT).is_file():
-        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
-    replaced = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(replaced, ignore_errors=True)
-    with new_model_folder(replaced) as stage:
-        try:
-            if isinstance(own, HeadLora):
-                own.save(stage / ADAPTER)
-            own.apply()
-            model.hf_model.save_pretrained(stage)
-            model.tokenizer.save_pretrained(stage)
-        except OSError:
-            raise
-        except Exception as error:  # what writes tensors names a full disk in its own way
-            raise InputError(
-                f"cannot write {folder}: {error}; free space, then run again"
-            ) from None
-        if heads:
-            _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
-        saved = load_language_model(str(stage), device=str(model.device), dtype=model.dtype_name)
-        _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
-        weights = saved.weight_hash()
-        card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
-        (stage / CARD).write_text(card, encoding="utf-8")
-        (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
-        taken = look_of_run(folder.parent, experiment.identity)
-        if taken.is_file():
-            shutil.copy(taken, stage / LOOK)
-    model.hf_model.load_state_dict(before)
-    shutil.rmtree(folder, ignore_errors=True)
-    replaced.rename(folder)
-    return exported
-
-
-def _refuse_changes_outside(
-    now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: Set[Slice]
-) -> None:
-    """Raise AssertionError, naming a parameter, if others than numbers in the slices changed."""
-    for name, value in now.items():
-        different = value != before[name]
-        for part in slices:
-            if part.parameter == name:
-                part.of(different).fill_(False)
-        if bool(different.any()):
-            raise AssertionError(f"{name} changed outside the chosen heads")
-
-
-def _refuse_other_logits(model: LanguageModel, saved: LanguageModel, probes: Sequence[str]) -> None:
-    for text in probes:
-        ids = torch.tensor([model.tokenizer(text)["input_ids"]])
-        first, second = (logits_of(loaded, ids) for loaded in (model, saved))
-        difference = float((first - second).abs().max())
-        if not difference <= max(TOLERANCE, 1e-5 * float(first.abs().max())):
-            raise InputError(
-                f"the saved model's logits differ by {difference:.2g} from those in memory; "
-                "nothing was kept"
-            )
-
-
-def _card(
-    about: Mapping[str, Any],
-    row: Mapping[str, Any],
-    record: DebiasRecord,
-    name: str,
-    groups: Set[str],
+def verdict(
+    row: Mapping[Any, Any],
+    table: pd.DataFrame,
+    protocol: Protocol,
+    *,
+    quantity: str = "beta",
+    unchanged: int = 0,
 ) -> str:
-    """Text that tells a stranger on what the model was trained, what changed, and what did not."""
-    run = RunRecord(
-        command="debias", model=record.model, settings=record.settings, data=record.data
+    """Say whether there is less bias, and whether choosing heads helped, in plain words.
+
+    The first is said of the condition of a row, the second of the rankings of a table. In
+    ``unchanged`` trainings of the condition no check passed the guards.
+    """
+    interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
+    text = (
+        f"On targets it never saw, training {row['condition']} changed {quantity} per token "
+        f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
+        f"{interval}) at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
-    control = f"{record.protocol.n_random} sets of random heads."
-    found = Finding(result=[record.verdict], control=[control])
-    audited = Audited(name, run, [(record.category, found)], whom=", ".join(sorted(groups)))
-    seen, category = about["targets"], about["category"]
-    interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
-    whose = "this very model" if seen["test"] else "models of the other folds, trained alike"
-    what, outside, trained = "the whole model", "", "trained"
-    if names := about["heads"]:
-        what = "the heads"
-        kept = "Every other number is that of the base model, bit for bit"
-        outside = f":\n  {_shortened(names)}. {kept}"
-        trained = f"trained on {len(names)} of its attention heads"
-    quantity = quantity_of(record.twins)
-    texts = "with their twins"
-    meaning = (
-        "Beta is the part of the preference for a stereotype that changes when the text is about\n"
-        "another target. 0 is none."
+    if row["guard"] == "fail":
+        scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"
+        text += (
+            f" It costs more than the guards allow (language-model score {scores}): not for use."
+        )
+    if unchanged:
+        trainings = counted(unchanged, "training")
+        text += f" In {trainings} no check passed the guards: there the model stays as it was."
+    text += f" {_helped(table, protocol)}"
+    if protocol.train_items is not None:
+        steps = protocol.steps(protocol.train_items)
+        if steps < _ENOUGH_STEPS:
+            text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
+    return text
+
+
+def _less_or_not(row: Mapping[Any, Any]) -> str:
+    less = abs(row["beta"]) < abs(row["before"])
+    left = "less of the bias is left" if less else "no less of the bias is left"
+    if row["folds"] < FEWEST_CLUSTERS:
+        folds = counted(int(row["folds"]), "fold is", "folds are")
+        return f"{left}, and {folds} too few to say more."
+    # Where beta has changed its sign, its size need not have changed.
+    turned = row["before"] * row["beta"] < 0
+    needed = ("change", "both") if turned else ("change",)
+    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in needed):
+        return f"{left}."
+    return f"{left}, which may be chance."
+
+
+def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
+    controls = {condition.name for condition in conditions(protocol) if condition.is_control}
+    compared = [name for name in protocol.by if name not in controls] or list(protocol.by)
+    ranked = table[table["condition"].isin(compared)]
+    # Few random sets give few values of p: of equal ones, what leaves least.
+    best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
+    if best["p"] * len(ranked) < _LEVEL:
+        helped = "Choosing heads helped"
+    elif len(ranked) / (1 + protocol.n_random) >= _LEVEL:
+        helped = "Whether choosing heads helped cannot be told from so few random sets"
+    else:
+        helped = "Choosing heads did not help beyond chance"
+    random = float(table.loc[table["condition"] == RANDOM, "beta_at_lms"].iloc[0])
+    return (
+        f"{helped}: where the language-model score has fallen by a point (or at the last check) "
+        f"the best ranking "
+        f"({best['condition']}) leaves {abs(best['beta_at_lms']):.3f}, as many random heads "
+        f"{random:.3f} on average (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}"
+        f", before correcting for {counted(len(ranked), 'ranking')})."
     )
-    if record.twins is None:
-        texts = "without twins"
-        meaning = "The log-odds of stereotype against anti-stereotype hold wording too."
-    body = f"""\
-Made by `tdabias debias`, protocol `{about["protocol"]}`.
-
-## What was trained
-
-- How: {about["how"]}, {what} of the condition *{about["condition"]}*{outside}.
-- Texts: {counted(about["items"], "item")} of {about["data"]} trained, category {category},
-  {texts}. Targets that trained: {", ".join(seen["train"])}. Validation targets, which stopped
-  the training: {", ".join(seen["validation"])}.
-- Neutral text: {about["neutral"]}.
-
-## What changed
-
-On targets that the trainings compared never saw ({whose}):
-
-| | before | after |
-|---|---|---|
-| {quantity}, nats per token | {row["before"]:.3f} | {row["beta"]:.3f}{interval} |
-| root mean square of {quantity} | {row["rms_before"]:.3f} | {row["rms"]:.3f} |
-| language-model score | {row["lms_before"]:.1f} | {row["lms"]:.1f} |
-| perplexity of neutral text | | {row["perplexity"]:+.1f} % |
-
-{meaning}
-
-## What this does not show
-
-- {about["verdict"]}
-- Other biases, other targets, other kinds of text and generation were not looked at;
-  `tdabias compare` looks at some of them. A model whose {quantity} is 0 here is not an
-  unbiased model.
-- Whether the model still tells genders apart where it should is a question of its own: measure it
-  before use."""
-    title = f"{about['model']}, {trained} against {category} bias"
-    return model_card(about["model"], title, [audited], body=body, tags=("debiasing", category))
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 40 else f"all {len(names)}"

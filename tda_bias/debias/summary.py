@@ -1,4 +1,4 @@
-"""Results of an experiment on targets that no training saw, in tables and in words."""
+"""Results of an experiment on targets that no training saw, in tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.debias.experiment import Results
-from tda_bias.debias.protocol import RANDOM, Condition, Protocol, conditions
+from tda_bias.debias.protocol import RANDOM, Condition, Protocol
 from tda_bias.debias.texts import Answers
 from tda_bias.debias.training import (
     OTHER,
     Check,
+    Results,
     Trained,
     Trajectory,
     keeps_pairs,
@@ -22,18 +22,14 @@ from tda_bias.debias.training import (
     passes,
     points_of_pairs,
 )
-from tda_bias.runs.text import counted, interval_text
-from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import share_reached
 
 UNTOUCHED = "untouched"
 # Columns that have a value before.
-_BEFORE = ("rms", "sum", "lms", "lms_token", "spread")
+_BEFORE = ("rms", "sum", "lms", "lms_token")
 # What users would do instead: conditions are compared with it item by item.
-PEER = "cda-lora"
-_LEVEL = 0.05
-# Shorter trainings test the program.
-_ENOUGH_STEPS = 10
+_PEER = "cda-lora"
 
 
 def conditions_table(
@@ -43,75 +39,83 @@ def conditions_table(
     *,
     matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]],
 ) -> pd.DataFrame:
-    """One row per condition; random sets are one row, the mean over them. Groups are targets.
+    """One row per condition; random sets are one row, the mean over them.
 
-    Args:
-        results: The trainings.
-        groups: The target of every item.
-        protocol: The protocol.
-        matched: Fold by fold what ``at_equal_entropy`` gives, of conditions that have it.
+    ``groups`` are the targets of all items; ``matched`` is fold by fold what ``at_equal_entropy``
+    gives, of conditions that have it.
 
     Returns:
-        ``condition how heads targets folds``; of the items of test targets, each from the training
-        that never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
+        ``condition how heads folds``; of the items of test targets, each from the training that
+        never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
         ``change`` with ``change_low change_high``, limits of before and after added up, ``both_low
-        both_high``, root mean squares ``rms_before rms``, means of
-        sums ``sum_before sum``, language-model scores in percent ``lms_before lms`` by sums and
-        ``lms_token_before lms_token`` per token; ``perplexity``, the change in percent on
-        passages that nothing was chosen on; points gained on each set of minimal pairs, ``pairs
-        ...``; and ``guard``. ``beta_at_lms``: where the language-model score has fallen by a
-        point, or at the last check where it has not (``lms_fell``), and for rankings ``p``, the
-        rank of its size among random sets. Item by item, ``beta`` less the mean of the random
-        sets, with limits that hold their variation too, ``than_random than_random_low
-        than_random_high``, and less CDA by LoRA, ``than_cda ...``. Of a model that is merely less
-        sure: ``beta_at_entropy``, beta where the entropy of its predictions is what it was, by a
-        ``temperature``, and ``spread_before spread``, beta in standard deviations of the items'
-        log-odds. And ``parameters`` that could change.
+        both_high``, root mean squares ``rms_before rms``, means of sums ``sum_before sum``,
+        language-model scores in percent ``lms_before lms`` by sums and ``lms_token_before
+        lms_token`` per token; ``perplexity``, the change in percent on passages that nothing was
+        chosen on; points gained on each set of minimal pairs, ``pairs ...``; and ``guard``.
+        ``beta_at_lms``: where the language-model score has fallen by a point, or at the last check
+        where it has not (``lms_fell``), and for rankings ``p``, the rank of its size among random
+        sets. Item by item, ``beta`` less the mean of the random sets, with limits that hold their
+        variation too, ``than_random than_random_low than_random_high``, and less CDA by LoRA,
+        ``than_cda ...``. Of a model that is merely less sure: ``beta_at_entropy``, beta where the
+        entropy of its predictions is what it was, by a ``temperature``. And ``parameters`` that
+        could change.
 
         Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
         than five have no interval; the untouched model's are targets.
     """
-    one, *_ = results.values()
-    folds = [own.training.fold for own in one]
-    target = np.array(groups)[np.concatenate([fold.test for fold in folds])]
-    of_fold = _fold_of_item(one)
-    about = {"targets": len(np.unique(target))}
-    rows = [condition_row(*entry, protocol) | about for entry in results.items()]
-    random = [row for row in rows if row["condition"] == RANDOM]
-    for row, condition in zip(rows, results, strict=True):
-        if condition in matched:
-            temperature, gaps = zip(*matched[condition], strict=True)
-            row["temperature"] = float(np.mean(temperature))
-            row["beta_at_entropy"] = np.concatenate(gaps).mean()
+    rows = {own[0]: condition_row(*own, protocol) for own in results.items()}
+    random = [row for condition, row in rows.items() if condition.name == RANDOM]
     of_draws = np.array([_items(own, "gap") for c, own in results.items() if c.name == RANDOM])
-    drawn = cluster_mean(of_draws.mean(1))  # other sets would have another mean
-    peer = next((_items(own, "gap") for c, own in results.items() if c.name == PEER), None)
-    for row, trained in zip(rows, results.values(), strict=True):
-        if row["condition"] == RANDOM:
-            continue
-        apart = cluster_mean(_items(trained, "gap") - of_draws.mean(0), of_fold).plus(drawn)
-        row["than_random"] = apart.mean
-        row["than_random_low"], row["than_random_high"] = apart.limits()
-        if peer is not None and row["condition"] != PEER:
-            less = _items(trained, "gap") - peer
-            row["than_cda"] = less.mean()
-            row["than_cda_low"], row["than_cda_high"] = cluster_mean(less, of_fold).limits()
-        if row["condition"] in protocol.by:
+    peer = next((_items(own, "gap") for c, own in results.items() if c.name == _PEER), None)
+    for condition, of_folds in matched.items():
+        temperature, gaps = zip(*of_folds, strict=True)
+        rows[condition]["temperature"] = float(np.mean(temperature))
+        rows[condition]["beta_at_entropy"] = np.concatenate(gaps).mean()
+    others = {condition: row for condition, row in rows.items() if condition.name != RANDOM}
+    for condition, row in others.items():
+        row |= _than_random(results[condition], of_draws)
+        if peer is not None and condition.name != _PEER:
+            row |= _than_peer(results[condition], peer)
+        if condition.name in protocol.by:
             # (1 + random sets that leave as little or less) / (1 + random sets)
             sizes = np.abs([other["beta_at_lms"] for other in random])
             row["p"] = float(share_reached(-sizes, -abs(row["beta_at_lms"])))
-    first = rows[0]  # of a ranking, which is compared with random sets: it has all columns
-    low, high = cluster_mean(_items(one, "gap", before=True), target).limits()
-    untouched = {
-        "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
-        "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
-        "high": high, "folds": first["folds"], "change": 0.0, "beta_at_entropy": first["before"],
-        "temperature": 1.0,
+    first, *_ = rows.values()  # of a ranking, which is compared with random sets: has all columns
+    one, *_ = results.values()
+    listed = [_untouched_row(first, one, groups), *others.values(), _mean_of(random)]
+    return pd.DataFrame(listed).reindex(columns=[*first])
+
+
+def _than_random(
+    trained: Sequence[Trained], of_draws: Float[np.ndarray, "draw item"]
+) -> dict[str, float]:
+    """Item by item less the mean of random sets; other sets would have another mean."""
+    apart = cluster_mean(_items(trained, "gap") - of_draws.mean(0), _fold_of_item(trained))
+    apart = apart.plus(cluster_mean(of_draws.mean(1)))
+    low, high = apart.limits()
+    return {"than_random": apart.mean, "than_random_low": low, "than_random_high": high}
+
+
+def _than_peer(trained: Sequence[Trained], peer: Float[np.ndarray, " item"]) -> dict[str, float]:
+    less = _items(trained, "gap") - peer
+    low, high = cluster_mean(less, _fold_of_item(trained)).limits()
+    return {"than_cda": less.mean(), "than_cda_low": low, "than_cda_high": high}
+
+
+def _untouched_row(
+    first: Mapping[str, Any], trained: Sequence[Trained], groups: Sequence[str]
+) -> dict[str, Any]:
+    """The untouched model, on the test items of any condition."""
+    target = np.array(groups)[np.concatenate([own.training.fold.test for own in trained])]
+    low, high = cluster_mean(_items(trained, "gap", before=True), target).limits()
+    return {
+        "condition": UNTOUCHED, "how": "none", "heads": 0, "folds": first["folds"],
+        "before": first["before"], "beta": first["before"], "low": low, "high": high,
+        "change": 0.0, "perplexity": 0.0, "guard": "pass",
+        "beta_at_entropy": first["before"], "temperature": 1.0,
         **{name: first[f"{name}_before"] for name in _BEFORE},
         **{f"{name}_before": first[f"{name}_before"] for name in _BEFORE},
     }  # fmt: skip
-    others = [row for row in rows if row["condition"] != RANDOM]
-    return pd.DataFrame([untouched, *others, _mean_of(random)]).reindex(columns=[*first])
 
 
 def condition_row(
@@ -154,8 +158,6 @@ def condition_row(
         "lms_fell": float(fell),
         "beta_at_entropy": np.nan,
         "temperature": np.nan,
-        "spread_before": before.mean() / _items(trained, "odds", before=True).std(),
-        "spread": after.mean() / _items(trained, "odds").std(),
         "parameters": float(np.mean([t.after["parameters"] for t in own])),
     }
     points = [points_of_pairs(t) for t in own]
@@ -172,10 +174,10 @@ def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Random sets as one row: means, and of what is a size the mean size."""
     means = dict(rows[0])
     for name, value in means.items():
-        if isinstance(value, str) or name in ("heads", "targets", "folds"):
+        if isinstance(value, str) or name in ("heads", "folds"):
             continue
         values = np.array([row[name] for row in rows])
-        sizes = name in ("beta", "sum", "beta_at_lms", "spread")
+        sizes = name in ("beta", "sum", "beta_at_lms")
         means[name] = float(np.abs(values).mean() if sizes else values.mean())
     passed = sum(row["guard"] == "pass" for row in rows)
     means["guard"] = f"{passed} of {len(rows)} pass"
@@ -201,14 +203,10 @@ def _items(
 
 
 def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray], bool]:
-    """Gaps of the test items where the language-model score of all of them has fallen by a point.
+    """Gaps of the test items, fold by fold, where the language-model score of all has fallen by 1.
 
     Folds go on check by check together; between two checks every item's gap is interpolated along
-    the score.
-
-    Returns:
-        Fold by fold; and whether the score fell so far at all: where it did not, they are those of
-        the last check.
+    the score. Where the score did not fall so far, which is said too, they are of the last check.
     """
     answers = [[check.test for check in of_folds] for of_folds in _check_by_check(trainings)]
     score = [100 * float(Answers.together(own).language.mean()) for own in answers]
@@ -229,11 +227,10 @@ def _check_by_check(trainings: Sequence[Trajectory]) -> Iterator[list[Check]]:
 
 
 def frontier_table(results: Results) -> pd.DataFrame:
-    """The bias left on test targets and its price, by condition, random set and check.
+    """The bias left on test targets and its price: ``condition draw check perplexity beta``.
 
-    Returns:
-        Columns ``condition draw check perplexity`` (change in percent on the watched
-        passages, mean over folds), and ``beta`` over the items of all test targets.
+    Perplexity is the change in percent on the watched passages, mean over folds; beta is over the
+    items of all test targets.
     """
     rows = []
     for condition, trained in results.items():
@@ -257,9 +254,8 @@ def frontier_table(results: Results) -> pd.DataFrame:
 def others_table(results: Results, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Beta of other categories, by condition: did another bias change? Groups are items' targets.
 
-    Returns:
-        ``condition category items before beta change low high``: means over items and folds,
-        limits of the change over targets, with the variation of trainings.
+    ``condition category items before beta change low high`` are means over items and folds, with
+    limits of the change over targets, which hold the variation of trainings.
     """
     rows: list[dict[str, Any]] = []
     for category, of_items in groups.items():
@@ -365,76 +361,6 @@ def broken(results: Results) -> list[str]:
     ]
 
 
-# -- in words --------------------------------------------------------------------------------------
-
-
-def verdict(
-    row: Mapping[Any, Any],
-    table: pd.DataFrame,
-    protocol: Protocol,
-    *,
-    quantity: str = "beta",
-    unchanged: int = 0,
-) -> str:
-    """Say whether there is less bias, and whether choosing heads helped, in plain words.
-
-    The first is said of the condition of a row, the second of the rankings of a table. In
-    ``unchanged`` trainings of the condition no check passed the guards. The ``quantity`` is that of
-    ``result.quantity_of``.
-    """
-    interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
-    text = (
-        f"On targets it never saw, training {row['condition']} changed {quantity} per token "
-        f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
-        f"{interval}) at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
-    )
-    if row["guard"] == "fail":
-        scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"
-        text += (
-            f" It costs more than the guards allow (language-model score {scores}): not for use."
-        )
-    if unchanged:
-        trainings = counted(unchanged, "training")
-        text += f" In {trainings} no check passed the guards: there the model stays as it was."
-    text += f" {_helped(table, protocol)}"
-    if protocol.train_items is not None:
-        steps = protocol.epochs * -(-protocol.train_items // protocol.batch)
-        if steps < _ENOUGH_STEPS:
-            text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
-    return text
-
-
-def _less_or_not(row: Mapping[Any, Any]) -> str:
-    less = abs(row["beta"]) < abs(row["before"])
-    left = "less of the bias is left" if less else "no less of the bias is left"
-    if row["folds"] < FEWEST_CLUSTERS:
-        folds = counted(int(row["folds"]), "fold is", "folds are")
-        return f"{left}, and {folds} too few to say more."
-    # Where beta has changed its sign, its size need not have changed.
-    turned = row["before"] * row["beta"] < 0
-    needed = ("change", "both") if turned else ("change",)
-    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in needed):
-        return f"{left}."
-    return f"{left}, which may be chance."
-
-
-def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
-    controls = {condition.name for condition in conditions(protocol) if condition.is_control}
-    compared = [name for name in protocol.by if name not in controls] or list(protocol.by)
-    ranked = table[table["condition"].isin(compared)]
-    # Few random sets give few values of p: of equal ones, what leaves least.
-    best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
-    if best["p"] * len(ranked) < _LEVEL:
-        helped = "Choosing heads helped"
-    elif len(ranked) / (1 + protocol.n_random) >= _LEVEL:
-        helped = "Whether choosing heads helped cannot be told from so few random sets"
-    else:
-        helped = "Choosing heads did not help beyond chance"
-    random = float(table.loc[table["condition"] == RANDOM, "beta_at_lms"].iloc[0])
-    return (
-        f"{helped}: where the language-model score has fallen by a point (or at the last check) "
-        f"the best ranking "
-        f"({best['condition']}) leaves {abs(best['beta_at_lms']):.3f}, as many random heads "
-        f"{random:.3f} on average (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}"
-        f", before correcting for {counted(len(ranked), 'ranking')})."
-    )
+def quantity_of(twins: Mapping[str, Any] | None) -> str:
+    """Name of the quantity that a run reports: beta, or without twins the log-odds."""
+    return "log-odds" if twins is None else "beta"

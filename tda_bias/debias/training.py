@@ -8,7 +8,7 @@ settings and conditions by beta itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from tda_bias.debias.corpus import Corpus, Held, next_token_loss
-from tda_bias.debias.loss import anchor, huber, relatedness
-from tda_bias.debias.mask import Learner
+from tda_bias.debias.learners import Learner
 from tda_bias.debias.peers import Edit
-from tda_bias.debias.protocol import ALL_GATES, RANDOM, Fold, Protocol, Training
-from tda_bias.debias.texts import Answers, TwinTexts
+from tda_bias.debias.protocol import ALL_GATES, RANDOM, Condition, Fold, Protocol, Training
+from tda_bias.debias.texts import Answers, TwinTexts, anchor, huber, relatedness
 from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -29,9 +28,14 @@ from tda_bias.stats.resampling import generator, tolerance
 from tda_bias.types import InputError
 
 _LARGEST_GRADIENT = 1.0
-_PASSAGES = 16
-# Texts of other categories in a step, for each neutral passage: these are about as long.
-_PER_PASSAGE = 3
+# Passages that are read side by side.
+_SIDE_BY_SIDE = 16
+# Neutral passages and texts of other categories in a step: these are a third as long.
+_PASSAGES, _OTHERS = 4, 12
+# Weight of the pull of gates toward 1.
+_L1 = 5e-4
+# Checks without gain that end a training.
+_PATIENCE = 3
 _NUMBERS = ("step", "loss", "beta", "lms", "lms_per_token", "log_ppl")
 # Readings of a trajectory that begin so are of minimal pairs, and of items of another category.
 PAIRS, OTHER = "pairs ", "other "
@@ -58,21 +62,16 @@ def batches(fold: Fold, held: Held, protocol: Protocol) -> list[Batch]:
     drawn = []
     for _ in range(protocol.epochs):
         order = rng.permutation(fold.train)
-        for part in np.array_split(order, -(-len(order) // protocol.batch)):
-            passages = rng.choice(n_passages, min(protocol.passages, n_passages), replace=False)
-            size = min(_PER_PASSAGE * protocol.passages, n_domain)
+        for part in np.array_split(order, protocol.batches(len(order))):
+            passages = rng.choice(n_passages, min(_PASSAGES, n_passages), replace=False)
+            size = min(_OTHERS, n_domain)
             domain = rng_of_domain.choice(max(1, n_domain), size, replace=False)
             drawn.append(Batch(part.tolist(), passages.tolist(), domain.tolist()))
     return drawn
 
 
 def loss_of(
-    learner: Learner,
-    items: TwinTexts,
-    protocol: Protocol,
-    training: Training,
-    held: Held,
-    batch: Batch,
+    learner: Learner, items: TwinTexts, training: Training, held: Held, batch: Batch
 ) -> Tensor:
     """The loss of a step.
 
@@ -94,8 +93,7 @@ def loss_of(
         return huber(items.means(batch.items, twins=False).gaps()).mean()
     means = items.means(batch.items, unrelated=trial.anchor > 0)
     loss = huber(means.gaps(exchanged=goal == "placebo")).mean()
-    if protocol.kl:
-        loss = loss + protocol.kl * held.neutral.divergence(batch.passages)
+    loss = loss + held.neutral.divergence(batch.passages)
     if trial.domain and held.domain is not None:
         loss = loss + trial.domain * held.domain.divergence(batch.domain)
     if trial.anchor:
@@ -103,7 +101,7 @@ def loss_of(
         now = relatedness(means.originals)
         loss = loss + trial.anchor * anchor(now, now.new_tensor(before))
     pull = learner.penalty()
-    return loss if pull is None else loss + protocol.l1 * pull
+    return loss if pull is None else loss + _L1 * pull
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -118,8 +116,7 @@ class Check:
         loss: Mean Huber loss of the gaps on the validation targets.
         beta: Mean beta per token on the validation targets.
         lms: Language-model score by sums in per cent, of validation items and watched ones of
-            other categories.
-        lms_per_token: The same per token.
+            other categories; ``lms_per_token`` is the same per token.
         log_ppl: Log-perplexity of the watched passages, nats per token.
         test: Answers to the test items.
     """
@@ -141,8 +138,8 @@ class Trajectory:
         checks: In order.
         best: The check with the least loss among those that pass the guards.
         ended: Why it ended, in words.
-        values: Values of the learner at ``best``; of the ranking ``gates`` those of the last step
-            where no check passed.
+        values: What was learned, at ``best``; of the ranking ``gates`` at the last step where no
+            check passed; empty where it is not kept.
         before: Readings of the untouched model, by name: ``log_ppl`` (of the reported passages),
             and where they were read ``pairs ...`` and ``other ...``.
         after: The same at ``best``; with ``parameters``, numbers that could change.
@@ -168,9 +165,7 @@ class Trajectory:
     def arrays(self) -> dict[str, np.ndarray]:
         """For a saved part."""
         arrays = {n: np.array([getattr(check, n) for check in self.checks]) for n in _NUMBERS}
-        for own in fields(Answers):
-            of_checks = [getattr(check.test, own.name) for check in self.checks]
-            arrays[f"test {own.name}"] = np.stack(of_checks)
+        arrays["test"] = np.array([astuple(check.test) for check in self.checks])
         values = {name: value.numpy() for name, value in self.values.items()}
         groups = {"values": values, "before": self.before, "after": self.after}
         for group, named in groups.items():
@@ -187,7 +182,7 @@ class Trajectory:
         checks = [
             Check(
                 **{name: float(arrays[name][n]) for name in _NUMBERS},
-                test=Answers(*(arrays[f"test {own.name}"][n] for own in fields(Answers))),
+                test=Answers(*arrays["test"][n]),
             )
             for n in range(len(arrays["step"]))
         ]
@@ -209,6 +204,10 @@ class Trained:
     trajectory: Trajectory
 
 
+# Of every condition the trainings that validation targets chose, fold by fold.
+Results = Mapping[Condition, Sequence[Trained]]
+
+
 # -- guards ----------------------------------------------------------------------------------------
 
 
@@ -217,7 +216,7 @@ def passes(protocol: Protocol, gained: Iterable[float], perplexity: float = 0.0)
 
     A loss of exactly what is allowed passes, whatever rounding makes of it.
     """
-    points, share = protocol.allowed_points, protocol.allowed_perplexity
+    points, share = protocol.allowed, protocol.allowed / 100
     kept = all(-of_score <= points + tolerance(points) for of_score in gained)
     return bool(kept and perplexity <= share + tolerance(share))
 
@@ -256,18 +255,13 @@ def choose(trajectory: Trajectory, protocol: Protocol) -> bool:
     start, last = trajectory.first, len(trajectory.checks) - 1
     kept = [n for n, c in enumerate(trajectory.checks) if keeps_language(c, start, protocol)]
     trajectory.best = min(kept, key=lambda n: trajectory.checks[n].loss)
-    if last - trajectory.best >= protocol.patience:
-        checks = counted(protocol.patience, "check")
+    if last - trajectory.best >= _PATIENCE:
+        checks = counted(_PATIENCE, "check")
         trajectory.ended = f"no gain within the guards on the validation targets in {checks}"
     return trajectory.best == last
 
 
 # -- the loop --------------------------------------------------------------------------------------
-
-
-def n_steps(protocol: Protocol, fold: Fold) -> int:
-    """Steps of a whole training."""
-    return protocol.epochs * -(-len(fold.train) // protocol.batch)
 
 
 def train(
@@ -295,15 +289,10 @@ def train(
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():
-            loss = loss_of(learner, items, protocol, training, held, batch)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
-        if not torch.isfinite(loss.detach()) or not torch.isfinite(length):
+            loss = loss_of(learner, items, training, held, batch)
+        if not _stepped(optimiser, learner, loss):
             trajectory.ended = f"the loss became {float(loss.detach())} at step {step}"
             break
-        optimiser.step()
-        learner.restore()
         if progress is not None:
             progress()
         if step % every and step < len(steps):
@@ -326,6 +315,18 @@ def train(
     everything = training.condition.name != RANDOM
     _read_at_best(trajectory, learner, best, corpus, protocol, everything=everything)
     return trajectory
+
+
+def _stepped(optimiser: torch.optim.Optimizer, learner: Learner, loss: Tensor) -> bool:
+    """Make a step; False, and no step, where the loss or its gradient is undefined."""
+    optimiser.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
+    if not torch.isfinite(loss.detach()) or not torch.isfinite(length):
+        return False
+    optimiser.step()
+    learner.restore()
+    return True
 
 
 def edited(
@@ -381,13 +382,12 @@ def readings(corpus: Corpus) -> dict[str, np.ndarray]:
 
 
 def untouched_check(
-    corpus: Corpus, fold: Fold, protocol: Protocol, before: Mapping[str, np.ndarray]
+    corpus: Corpus, fold: Fold, protocol: Protocol, read: Mapping[str, np.ndarray] | None = None
 ) -> Trajectory:
-    """The check before the first step, of the untouched model, whose ``readings`` are known."""
+    """The check before the first step, of the untouched model; readings may be known."""
     with Computing(corpus.model, protocol.precision).running():
-        check = checked(corpus, fold, 0)
-        log_ppl = np.array(_log_ppl(corpus, corpus.neutral.report))
-    return Trajectory([check], before={"log_ppl": log_ppl, **before})
+        before = read or {"log_ppl": _report_ppl(corpus), **readings(corpus)}
+        return Trajectory([checked(corpus, fold, 0)], before=dict(before))
 
 
 def _read_at_best(
@@ -404,11 +404,15 @@ def _read_at_best(
     learner.check()
     trajectory.after["parameters"] = np.array(learner.n_values)
     with Computing(corpus.model, protocol.precision).running(), learner.running():
-        trajectory.after["log_ppl"] = np.array(_log_ppl(corpus, corpus.neutral.report))
+        trajectory.after["log_ppl"] = _report_ppl(corpus)
         if everything:
             trajectory.after |= readings(corpus)
 
 
 def _log_ppl(corpus: Corpus, passages: Windows) -> float:
     """Log-perplexity of neutral passages, nats per token."""
-    return log_perplexity(corpus.model, passages, batch_size=_PASSAGES).mean
+    return log_perplexity(corpus.model, passages, batch_size=_SIDE_BY_SIDE).mean
+
+
+def _report_ppl(corpus: Corpus) -> np.ndarray:
+    return np.array(_log_ppl(corpus, corpus.neutral.report))

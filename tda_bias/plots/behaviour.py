@@ -269,7 +269,7 @@ def plot_conditions(
     """Every condition in a row: beta remaining on unseen targets, and its cost.
 
     Intervals are over folds; the band spans the random sets, each at its last check. The tables
-    are those of ``tda_bias.debias.summary``; the quantity is that of ``result.quantity_of``.
+    are those of ``tda_bias.debias.summary``; the quantity is that of ``summary.quantity_of``.
     """
     rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
     last = frontier[frontier["condition"] == RANDOM].groupby("draw").last()

@@ -16,7 +16,8 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
-from tda_bias.debias.result import DebiasRun, quantity_of
+from tda_bias.debias.run_debias import DebiasRun
+from tda_bias.debias.summary import quantity_of
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import PUBLISHED

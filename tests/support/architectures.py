@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 
 from tda_bias.ablation.head_weights import refuse_untrainable
-from tda_bias.debias.mask import HeadMask
+from tda_bias.debias.learners import HeadMask
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.hooks import require_separate_heads
 from tda_bias.models.load import LanguageModel, load_language_model

@@ -1,4 +1,6 @@
-"""Texts of experiments on tiny random models."""
+"""Texts of experiments on tiny random models, and a training on them."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from tda_bias.debias.corpus import Corpus, domain_texts, held_by, neutral_text
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.protocol import Condition, Fold, Protocol, Training, Trial
 from tda_bias.debias.texts import TwinTexts
-from tda_bias.debias.training import readings, train, untouched_check
+from tda_bias.debias.training import train, untouched_check
 from tda_bias.models.load import LanguageModel
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId
@@ -25,58 +27,64 @@ def tiny_model(tokenizer):
     return make
 
 
-@pytest.fixture
-def twin_texts(tiny_model):
-    """Starter triples of a category with their twins, for a tiny model."""
+@pytest.fixture(scope="session")
+def twin_texts(tokenizer):
+    """Starter triples of a category with their twins, for a tiny model that nobody changes."""
 
+    @cache
     def make(kind="llama", category="gender", limit=6, with_twins=True):
-        triples = load_triples("starter", category=category, limit=limit)
-        twins = make_twins(triples)
-        of_each = [twins.of(triple) if with_twins else () for triple in triples]
-        return TwinTexts(tiny_model(kind), triples, of_each)
+        model = LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
+        triples, twins = starter(category, limit)
+        return TwinTexts(model, triples, twins if with_twins else [()] * len(triples))
 
     return make
 
 
-@pytest.fixture
+@cache
+def starter(category, limit):
+    """Starter triples, and the twins of each."""
+    triples = load_triples("starter", category=category, limit=limit)
+    made = make_twins(triples)
+    return triples, [made.of(triple) for triple in triples]
+
+
+@pytest.fixture(scope="session")
 def corpus_of(twin_texts):
     """Texts of gender, passages that the model wrote, and texts of professions."""
 
+    @cache
     def make(limit, n_learn, n_watch):
         texts = twin_texts(limit=limit)
-        others = load_triples("starter", category="profession", limit=2)
-        made = make_twins(others)
         return Corpus(
             texts,
             neutral_text(texts.model, n_learn=n_learn, n_watch=n_watch, width=16),
-            domain_texts(texts.model, [(triple, made.of(triple)) for triple in others]),
+            domain_texts(texts.model, list(zip(*starter("profession", 2), strict=True))),
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def setting(corpus_of):
+    """A tiny model with texts, passages that it wrote, and items 0-11, 12-17, 18-23."""
+    parts = np.arange(12), np.arange(12, 18), np.arange(18, 24)
+    return corpus_of(limit=6, n_learn=8, n_watch=4), Fold(0, *parts)
 
 
 HEADS = (HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2))
 RATES = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
 
 
-def _trained(corpus, fold, how="gates", domain=0.0, anchor=0.0, **changes):
-    loose = {"allowed_perplexity": 1.0, "allowed_points": 100.0}
-    protocol = Protocol(**{"epochs": 6, "batch": 6, **loose, **changes})
-    training = Training(Condition("effect", how), fold, HEADS, Trial(RATES[how], domain, anchor))
+def _trained(corpus, fold, how="gates", **changes):
+    protocol = Protocol(**{"epochs": 10, "allowed": 100.0, **changes})
+    training = Training(Condition("effect", how), fold, HEADS, Trial(RATES[how]))
     held = held_by(corpus, fold, protocol, head_changes=how == "full")
-    untouched = untouched_check(corpus, fold, protocol, readings(corpus))
+    untouched = untouched_check(corpus, fold, protocol)
     with undone(learner(how, corpus.model, HEADS)) as own:
         return train(own, corpus, protocol, training, held=held, untouched=untouched)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trained():
     """A training on a corpus and a fold, by a protocol whose guards let everything pass."""
     return _trained
-
-
-@pytest.fixture
-def setting(corpus_of):
-    """A tiny model with texts, passages that it wrote, and items 0-11, 12-17, 18-23."""
-    parts = np.arange(12), np.arange(12, 18), np.arange(18, 24)
-    return corpus_of(limit=6, n_learn=8, n_watch=4), Fold(0, *parts)

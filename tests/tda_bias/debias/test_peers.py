@@ -9,8 +9,7 @@ import torch
 
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.corpus import Corpus, neutral_text
-from tda_bias.debias.learners import learner, lora_rank, undone
-from tda_bias.debias.mask import HeadMask
+from tda_bias.debias.learners import HeadMask, learner, lora_rank, undone
 from tda_bias.debias.peers import (
     Erasure,
     Steering,
@@ -19,7 +18,7 @@ from tda_bias.debias.peers import (
     require_leace,
 )
 from tda_bias.debias.protocol import Fold, Protocol
-from tda_bias.debias.training import edited, readings, untouched_check
+from tda_bias.debias.training import edited, untouched_check
 from tda_bias.models.attention import attention_layers
 from tda_bias.types import HeadId, InputError
 
@@ -126,12 +125,12 @@ def test_an_edit_is_checked_at_every_strength_and_left_at_one_that_passes(twin_t
     fold = Fold(0, np.array(ITEMS), np.arange(1, 4), np.arange(5, 8))
     before = items.model.weight_hash()
     edit = make(items)
-    loose = Protocol(allowed_points=100, allowed_perplexity=1)
-    untouched = untouched_check(corpus, fold, loose, readings(corpus))
+    loose = Protocol(allowed=100)
+    untouched = untouched_check(corpus, fold, loose)
     found = edited(edit, corpus, loose, fold, untouched=untouched)
     assert [check.step for check in found.checks] == [0, *edit.strengths]
     assert found.chosen.loss == min(check.loss for check in found.checks)
-    strict = Protocol(allowed_points=0, allowed_perplexity=-0.0)
+    strict = Protocol(allowed=0)
     kept = edited(make(items), corpus, strict, fold, untouched=untouched)
     assert kept.chosen.log_ppl <= kept.first.log_ppl + 1e-9
     assert items.model.weight_hash() == before

@@ -21,6 +21,7 @@ def texts(twin_texts):
 def test_gradients_and_outcomes_are_close_to_those_of_single_precision(texts, how):
     def read(precision):
         with undone(learner(how, texts.model, HEADS)) as learned:
+            texts.model.hf_model.zero_grad()
             computing = Computing(texts.model, precision)
             with computing.running(), learned.running():
                 gaps = texts.means(ITEMS).gaps()

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tda_bias.debias.corpus import refuse_evaluation_only
 from tda_bias.debias.protocol import (
     FINAL,
     Protocol,
     folds,
     protocol_hash,
-    refuse_evaluation_only,
 )
 from tda_bias.types import InputError, Triple
 
@@ -90,7 +90,7 @@ def test_the_hash_knows_every_setting_and_what_it_is_applied_to():
     base = Protocol()
     hashes = {protocol_hash(base, {"weights": "a"}), protocol_hash(base, {"weights": "b"})}
     changed = {
-        "kl": 2.0, "seed": 1, "top": 3, "by": ("gates",), "anchor": (2.0,), "how": "tune",
+        "allowed": 2.0, "seed": 1, "top": 3, "by": ("gates",), "anchor": (2.0,), "how": "tune",
         "precision": "bfloat16",
     }  # fmt: skip
     for name, value in changed.items():

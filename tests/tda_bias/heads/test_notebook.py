@@ -15,7 +15,7 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
-from tda_bias.debias.result import DebiasRun
+from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
