@@ -25,7 +25,10 @@ _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-le
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose numbers these are."""
-    return {**{name: installed(name) for name in _PACKAGES}, "python": platform.python_version()}
+    return {
+        **{name: installed(name) for name in _PACKAGES.split()},
+        "python": platform.python_version(),
+    }
 
 
 # A number that may be undefined: NaN here, null in JSON.
