@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
-_FIXED = {"n_folds", "checks_per_epoch", "check_items", "watched"}
+_FIXED = {"n_folds", "checks_per_epoch", "check_items", "watched", "typical_weight"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())
 _SHORTER = {"by": "rank_by", "folds_run": "folds", "n_rates": "rates"}
 
@@ -214,15 +214,17 @@ def _protocol(
     triples: list[Triple],
     from_file: tuple[list[HeadId], str | None] | None,
 ) -> Protocol:
-    from tda_bias.models.attention import attention_layers
+    from tda_bias.models.attention import attention_layers, typical_weight
 
+    layers = attention_layers(model)
     asked = settings.model_dump(include=set(Protocol.model_fields))
     if from_file is not None and settings.top is None:
         asked["top"] = len(set(from_file[0]))
     return protocol_of(
         settings.preset,
         asked,
-        n_heads=sum(layer.n_heads for layer in attention_layers(model)),
+        n_heads=sum(layer.n_heads for layer in layers),
+        typical_weight=typical_weight(layers),
         n_targets=len({triple.group for triple in triples}),
         save=settings.save,
     )

@@ -41,10 +41,12 @@ FINAL = -1
 RANDOM = "random"
 # Whose learned gates are the ranking `gates`.
 ALL_GATES = "gates of all heads"
-# Steps are about as large where numbers are near 1 (gates) as a tenth of a typical weight.
+# Learning rates in the order in which they are tried. A step of Adam moves every number by about
+# the rate. So those of ``tune`` are shares of a typical weight, which differs from model to model:
+# 3e-4 for SmolLM2-135M, 5e-5 for Gemma 3 270M, whose weights are six times smaller.
 RATES: dict[How, tuple[float, ...]] = {
     "gates": (0.03, 0.01, 0.1),
-    "tune": (3e-4, 1e-4, 1e-3),
+    "tune": (1.7e-3, 5.6e-4, 5.6e-3),
     "lora": (1e-3, 3e-4, 3e-3),
     "full": (1e-5, 3e-6, 3e-5),
 }
@@ -101,6 +103,9 @@ class Protocol(BaseModel):
     epochs: int = Field(3, ge=1, le=100, description="passes over the training items")
     checks_per_epoch: int = Field(1, description="looks at the validation targets")
     n_rates: int = Field(1, ge=1, le=3, description="learning rates that are tried")
+    typical_weight: float = Field(
+        0.18, gt=0, description="of the heads, of which learning rates of tune are shares"
+    )
     train_items: int | None = Field(
         None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
     )
@@ -167,6 +172,7 @@ def protocol_of(
     asked: dict[str, Any],
     *,
     n_heads: int,
+    typical_weight: float,
     n_targets: int,
     save: Sequence[str] = (),
 ) -> Protocol:
@@ -179,7 +185,11 @@ def protocol_of(
         InputError: if ``top`` is no choice among the heads, or a condition whose model is to be
             saved is not trained.
     """
-    defaults = {"n_folds": max(2, min(N_FOLDS, n_targets)), "top": max(1, n_heads // 10)}
+    defaults = {
+        "n_folds": max(2, min(N_FOLDS, n_targets)),
+        "top": max(1, n_heads // 10),
+        "typical_weight": typical_weight,
+    }
     given = {name: value for name, value in asked.items() if value is not None}
     protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
     trained = {c.name: None for c in conditions(protocol) if c.how not in EDITS}
@@ -280,6 +290,8 @@ def trials(protocol: Protocol, condition: Condition) -> list[Trial]:
         case "steering":
             return [Trial(layer=layer, sign=sign) for layer in (0.33, 0.67) for sign in (1, -1)]
     rates = RATES[condition.how][: protocol.n_rates]
+    if condition.how == "tune":
+        rates = tuple(float(f"{share * protocol.typical_weight:.0e}") for share in rates)
     if condition.goal in ("gaps", "placebo"):
         return [Trial(*of_trial) for of_trial in product(rates, protocol.domain, protocol.anchor)]
     return [Trial(rate) for rate in rates]

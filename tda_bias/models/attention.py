@@ -7,9 +7,11 @@ parts and keeps those names inside its own, so hooked models are found the same 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -149,6 +151,13 @@ def _width(projection: nn.Module) -> int:
     """Size of a linear map's input."""
     weight: Tensor = projection.weight  # type: ignore[assignment]
     return int(weight.shape[0 if is_turned(projection) else 1])
+
+
+def typical_weight(layers: Sequence[AttentionLayer]) -> float:
+    """Root mean square, to three digits, of the weights that all heads write through."""
+    weights = [layer.projection.get_parameter("weight").detach() for layer in layers]
+    squares = [float(weight.double().square().mean()) for weight in weights]
+    return float(f"{np.sqrt(np.mean(squares)):.3g}")
 
 
 def is_turned(projection: nn.Module) -> bool:
