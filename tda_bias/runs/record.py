@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tda_bias.runs.files import RECORD, now, to_json
 from tda_bias.types import Attention, InputError
 
-VERSION = 2
+VERSION = 3
 V = TypeVar("V")
 # Commands that leave runs, as messages name them.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
@@ -183,7 +183,11 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
     if isinstance(version, int) and version > VERSION:
         raise InputError(
             f"{where} was written by a newer tdabias (its records are of version {version}, this "
-            f"one reads up to {VERSION}); update tdabias"
+            f"one reads {VERSION}); update tdabias"
+        )
+    if isinstance(version, int) and version < VERSION:
+        raise InputError(
+            f"{where} was written by an earlier tdabias; run the command again with --overwrite"
         )
     if values.pop("checksum", None) != checksum(values) or "command" not in values:
         raise InputError(

@@ -29,14 +29,15 @@ WHERE = Path("folder/run.json")
     ("text", "message"),
     [
         ("", "is not JSON"),
-        ('{"version": 2', "is not JSON"),
+        ('{"version": 3', "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ('{"version": ' + "1" * 5000 + "}", "is not JSON"),
         ("[]", "is no record of a run"),
         ("{}", "names no version"),
         ('{"command": "heads"}', "names no version.*run it again"),
-        ('{"version": 3}', "newer tdabias .*of version 3, this one reads up to 2.*update tdabias"),
-        ('{"version": 2, "command": "heads"}', "was changed or damaged; .*--overwrite"),
+        ('{"version": 4}', "newer tdabias .*of version 4, this one reads 3.*update tdabias"),
+        ('{"version": 2}', "by an earlier tdabias; run the command again with --overwrite"),
+        ('{"version": 3, "command": "heads"}', "was changed or damaged; .*--overwrite"),
         ('{"version": "2"}', "was changed or damaged"),
     ],
 )
