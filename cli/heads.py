@@ -275,12 +275,16 @@ def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, Placeb
 
 
 def _inside(result: HeadBias, at: Path) -> HeadBias | None:
-    """The control of a run in a folder; None without one, or if it is of other settings or data."""
+    """The control of a run in a folder; None if it cannot be read, or is of another run.
+
+    An older one that lies there must not end a new run after all its work.
+    """
     from tda_bias.heads.result import HeadBias
 
-    if not (at / "run.json").is_file():
+    try:
+        control = HeadBias.load(at)
+    except InputError:
         return None
-    control = HeadBias.load(at)
     of_run, of_control = (
         [
             record.data,

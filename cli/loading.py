@@ -87,6 +87,8 @@ def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedM
 def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[dict[str, Any]]:
     """Say that a model is loaded; yields where and how the settings want it."""
     reach_hub_for(name)
+    if not console.is_terminal:
+        say(console, f"loading {name}")
     with console.status(escape(f"loading {name}")):
         from transformers.utils import logging
 

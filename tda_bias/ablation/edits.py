@@ -61,7 +61,11 @@ Means = Mapping[HeadId, Float[Tensor, " d"]]
 
 @dataclass(frozen=True)
 class EditRule:
-    """Rule for a head's output: nothing is left, its mean over texts is, or it times ``factor``."""
+    """Rule for a head's output.
+
+    ``zero``: it is set to 0; ``mean``: its mean over texts replaces it in every place; ``scale``:
+    it is multiplied by ``factor``, which is 0 for the others.
+    """
 
     how: How
     factor: float = 0.0
@@ -71,7 +75,11 @@ class EditRule:
 
 
 def edit_rule(text: str) -> EditRule:
-    """A rule as it is written: ``zero``, ``mean``, ``scale=0.5``."""
+    """A rule as it is written: ``zero``, ``mean``, ``scale=0.5``.
+
+    Raises:
+        InputError: if it is none of them, or its factor changes nothing or is no number.
+    """
     if text in ("zero", "mean"):
         return EditRule("zero" if text == "zero" else "mean")
     name, _, number = text.partition("=")
@@ -99,6 +107,9 @@ def mean_outputs(
     """Mean output of heads, before the output projection, over all places of texts.
 
     Special tokens are places, too.
+
+    Raises:
+        InputError: if there is no text, a text is too long, or a head does not exist.
     """
     if not texts:
         raise InputError("there is no text to take the mean over")
@@ -239,6 +250,9 @@ def check_edit(
     """Compare the logits of an edited model with those of the original under hooks.
 
     The original is in single precision.
+
+    Raises:
+        InputError: if the edit changed nothing, or the two differ by more than is allowed.
     """
     unit = torch.finfo(edited.dtype).eps if edited.dtype.itemsize < 4 else 0.0
     edited.hf_model.float()

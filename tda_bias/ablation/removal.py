@@ -78,7 +78,14 @@ WAITING_BYTES = 1 << 29
 
 
 class HeadRemover:
-    """Runs a model without heads, whose output is replaced, by nothing if None."""
+    """Runs a model without heads.
+
+    Args:
+        model: The model.
+        layers: Its layers with attention.
+        replacement: What replaces the output of a head; None for zeros.
+        precision: Of matrix products while heads are removed.
+    """
 
     def __init__(
         self,
@@ -96,7 +103,12 @@ class HeadRemover:
 
     @contextmanager
     def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
-        """The model without some heads, for whatever runs inside."""
+        """The model without some heads, for whatever runs inside.
+
+        Raises:
+            InputError: if a head does not exist, or the output of a removed head was what replaced
+                it in every place.
+        """
         require_heads(self.model, self.layers, heads)
         by_layer = by_layer_of(heads)
         changed = dict.fromkeys(by_layer, 0.0)
@@ -114,7 +126,11 @@ class HeadRemover:
     def read(
         self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]]
     ) -> Float[np.ndarray, "set reading"]:
-        """The readings of a pass without each set of heads; what sets share is run once."""
+        """The readings of a pass without each set of heads; what sets share is run once.
+
+        Raises:
+            InputError: if removing heads changes nothing.
+        """
         values = np.empty((len(sets), len(tree_pass.place)))
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
         for part in self._fitting(positions, tree_pass):

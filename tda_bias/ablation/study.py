@@ -42,13 +42,13 @@ class AblationRecord(RunRecord):
     top: int = Field(ge=1)  # heads from each end of the ranking
     ablation: Ablation
     precision: str = "float32"
-    n_random: int  # different random sets, of so many possible ones
-    n_possible: int
+    n_random: int  # random sets of heads, all different
+    n_possible: int  # different random sets there are
     n_resamples: int
     seed: int
-    triples: int  # of which so many have twins
-    twinned: int = 0
-    twins: dict[str, Any] | None = None  # how they came about
+    triples: int
+    twinned: int = 0  # triples with twins
+    twins: dict[str, Any] | None = None  # how the twins were made; None without
     survivors: int  # heads of the map that survive correction
     base: dict[str, Number]  # summaries of the unchanged model
 

@@ -268,6 +268,13 @@ def confirmed_on(
 ) -> pd.DataFrame:
     """The heads that rank first in a run, tested in a run on other targets.
 
+    Args:
+        run: Where heads are chosen.
+        other: Where they are tested: the same model, and no target in common.
+        category: The category of both, where they have several.
+        by: The ranking.
+        top: Number of heads to test.
+
     Returns:
         Columns ``layer head z z_other p_other p_holm``; Holm's p is for the heads tested together.
 

@@ -299,7 +299,8 @@ class Contrast:
         factor: Inner products of its rows over ``rank`` are those of the differences D of all
             versions, up to ``FACTOR_TOLERANCE`` of their sum of squares.
         dispersion: q of the anti-stereotype minus q of the stereotype text: squared distances to a
-            centre that does not move when a triple and its twins are exchanged.
+            centre that does not move when a triple and its twins are exchanged, in squared
+            attention-weight units.
         dispersion_total: The denominator of ``relative_twin``: contrasts of ``dispersion`` over it,
             summed over contexts, are the relative dispersion.
     """

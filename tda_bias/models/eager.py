@@ -42,12 +42,12 @@ class EnoughError(Exception):
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of a layer's pattern: where in the output of a module, and how it is laid out."""
+    """The place of a layer's pattern."""
 
-    module: str
-    call: int  # layers may share a module
-    index: int
-    layout: tuple[int, int, int, int]
+    module: str  # name of the module whose output holds it
+    call: int  # number of that module's call in a pass: layers may share a module
+    index: int  # place in that output
+    layout: tuple[int, int, int, int]  # order of its axes, one of _LAYOUTS
 
 
 @dataclass(frozen=True)

@@ -87,19 +87,20 @@ def bridge_model(
     """Hook a Hugging Face model that is in memory: by TransformerLens, or by its own attention.
 
     The model is put in evaluation mode (dropout would change its patterns) and given eager
-    attention, without which there are no patterns. TransformerLens changes it: where it does so in
-    vain, ``again`` gives the same model once more.
+    attention, without which there are no patterns. Where TransformerLens knows it, that changes the
+    model, too.
 
     Args:
         hf_model: The model.
         tokenizer: Its tokenizer.
         name: What it is called.
         not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
-        again: Gives the same model once more.
+        again: Gives the same model once more, for its own attention, where TransformerLens has
+            changed this one and its patterns still differ.
 
     Raises:
         InputError: if it does not return its attention patterns, with which what TransformerLens
-            shows is compared, or is changed in vain.
+            shows is compared; or if those differ and there is no ``again``.
     """
     model = LanguageModel(
         hf_model.eval(),
@@ -119,6 +120,7 @@ def bridge_model(
                     f"{error}, and has changed it in trying; load it by its name"
                 ) from None
             model = replace(model, hf_model=again().eval())
+            model.hf_model.set_attn_implementation("eager")
     eager = eager_attention(model.hf_model, name=name)
     return LoadedModel(
         **vars(model),

@@ -103,7 +103,11 @@ class LanguageModel:
         return None if longest > 10**9 else int(longest)
 
     def check_length(self, n_tokens: int) -> None:
-        """Refuse a prompt that does not fit."""
+        """Refuse a prompt that does not fit.
+
+        Raises:
+            InputError: if it is longer than the model's context.
+        """
         if self.max_tokens is not None and n_tokens > self.max_tokens:
             raise InputError(
                 f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
@@ -142,7 +146,11 @@ class LanguageModel:
         return str(digest.hexdigest())
 
     def require_body(self) -> None:
-        """Refuse a checkpoint whose attention patterns would come from random parameters."""
+        """Refuse a checkpoint whose attention patterns would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
         if not self.not_in_checkpoint:
             return
         seq2seq = self.hf_model.config.is_encoder_decoder
@@ -158,7 +166,11 @@ class LanguageModel:
             )
 
     def require_whole_checkpoint(self) -> None:
-        """Refuse a checkpoint whose outputs, of any kind, would come from random parameters."""
+        """Refuse a checkpoint whose outputs, of any kind, would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
         self.require_body()
         if self.not_in_checkpoint:
             raise InputError(
@@ -167,7 +179,12 @@ class LanguageModel:
             )
 
     def require_language_head(self) -> None:
-        """Refuse a checkpoint whose output probabilities would come from random parameters."""
+        """Refuse a checkpoint whose output probabilities would come from random parameters.
+
+        Raises:
+            InputError: if the model has no output embeddings, or some parameters were not in the
+                checkpoint.
+        """
         self.require_body()
         lacking = self.not_in_checkpoint
         if self.hf_model.get_output_embeddings() is None or lacking:

@@ -33,12 +33,16 @@ def local_source(name: str) -> str:
     on first use; any other name as it is.
 
     Raises:
-        InputError: if a package is not installed or lacks its file, transformers cannot dequantise
+        InputError: if a package is not installed or lacks its file, its weights are not the
+            published ones, a folder holds nothing but GGUF files, transformers cannot dequantise
             a file, or the cache cannot be written.
     """
     if name in PACKAGED:
         return str(PACKAGED[name].folder())
     path = Path(name)
+    alone = os.path.isdir(path) and not (path / "config.json").exists()
+    if alone and (files := sorted(path.glob("*.gguf"))):
+        raise InputError(f"`model` {name} holds GGUF files: give one, as {files[0]}")
     if path.suffix.lower() != ".gguf" or not os.path.isfile(path):
         return name
     with path.open("rb") as file:
@@ -104,6 +108,10 @@ def dequantise(gguf: Path, folder: Path) -> None:
 
 # -- packages --------------------------------------------------------------------------------------
 
+# Of the weights on the hub (sentence-transformers/all-MiniLM-L6-v2), and of the joined GGUF file.
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+
 
 @dataclass(frozen=True)
 class PackagedModel:
@@ -151,10 +159,21 @@ class PackagedModel:
         return made_once(f"{self.name}-{version(package)}", lambda made: self.convert(files, made))
 
 
+def _require_published(weights: Path, sha256: str, model: PackagedModel) -> None:
+    """Refuse other weights than those that the model was published with."""
+    with weights.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+            raise InputError(
+                f"the packages of {model.name} hold other weights than the published ones; "
+                f"reinstall them with `{model.install}`"
+            )
+
+
 def _unpack_minilm(files: Sequence[Path], folder: Path) -> None:
     with zipfile.ZipFile(files[0]) as packed:
         tokenizer = "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"
         packed.extractall(folder, ["config.json", "model.safetensors", *tokenizer])
+    _require_published(folder / "model.safetensors", _MINILM_SHA256, MINILM)
 
 
 def _join_gemma(files: Sequence[Path], folder: Path) -> None:
@@ -165,6 +184,7 @@ def _join_gemma(files: Sequence[Path], folder: Path) -> None:
             for chunk in files:
                 with chunk.open("rb") as part:
                     shutil.copyfileobj(part, joined, 1 << 24)
+        _require_published(gguf, _GEMMA_SHA256, GEMMA3)
         dequantise(gguf, folder)
 
 

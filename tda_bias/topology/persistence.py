@@ -67,7 +67,8 @@ def births_deaths(pattern: Array, *, attention: Attention = "causal") -> BirthsD
         units, of the kind that came in. One token gives two empty sets, two give no deaths.
 
     Raises:
-        InputError: if the pattern is not square, is empty, or holds NaN or infinities.
+        InputError: if the pattern is not square, is empty, is not of a floating type, or holds NaN
+            or infinities; or if ``attention`` is neither of the two.
     """
     if isinstance(pattern, np.ndarray):
         tensor = torch.from_numpy(np.ascontiguousarray(pattern))
@@ -241,8 +242,10 @@ def in_threads(tasks: Sequence[Task]) -> None:
     """Run tasks that release the interpreter most of their time, in as many threads as torch uses.
 
     Each thread takes the next task when it is done with its last, so that a busy core holds nobody
-    up. Torch's own threads are shared out meanwhile. After an error, tasks not yet started are
-    dropped.
+    up. Torch's own threads are shared out meanwhile.
+
+    Raises:
+        Exception: the first that a task raised, in their order; tasks not yet started are dropped.
     """
     before = torch.get_num_threads()
     threads = min(before, len(tasks))

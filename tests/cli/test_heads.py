@@ -5,6 +5,7 @@ import json
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
+from shutil import copytree
 
 import pytest
 from scipy.stats import spearmanr
@@ -248,6 +249,16 @@ def test_controls_of_other_settings_are_not_shown_as_those_of_the_run(ran, chang
     lines = " ".join(finding(result, out, "gender").control)
     for said in ("Untrained control:", "Placebo twins (role;"):
         assert (said in lines) == there
+
+
+def test_controls_that_cannot_be_read_do_not_end_a_run(ran, tmp_path):
+    """Those of an older run may lie in its folder."""
+    out = copytree(ran[0], tmp_path / "out")
+    (out / "untrained" / "run.json").write_text("{}")
+    (out / "placebo-role" / "heads.parquet").unlink()
+    lines = " ".join(finding(HeadBias.load(out), out, "gender").control)
+    assert "Untrained control:" not in lines
+    assert "Placebo twins" not in lines
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,13 @@ def test_libraries_say_nothing_of_a_model_that_is_read(tiny_folder, subwords, tm
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_quiet_command_does_not_warn(quiet, tiny_folder, tmp_path, caplog):
+def test_a_quiet_command_does_not_warn(quiet, tiny_folder, tmp_path, caplog, capsys):
     command = f"stereoset --model {tiny_folder} --dtype bfloat16 --data starter --category gender"
     few = f"--limit 2 --twins none --out {tmp_path / 'run'}"
     assert run([*f"{command} {few}".split(), *(["--quiet"] if quiet else [])]) == 0
     warned = any("can be inexact" in record.getMessage() for record in caplog.records)
     assert warned == (not quiet)
+    assert capsys.readouterr().err.count(f"loading {tiny_folder}\n") == (not quiet)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from unittest import mock
 
@@ -316,12 +317,12 @@ def row_of(name: str, tokenizer, folder: Path) -> Row:
     tokenizer.save_pretrained(folder / "model")
     result, model = Row(name), str(folder / "model")
     # Read back, because some (Youtu) come back with the row of the padding set to 0.
-    reference = load_language_model(model, device="cpu", attention="eager").hf_model
-    plain = load_language_model(model, device="cpu")
-    result.tried("patterns", lambda: patterns(model, reference, tokenizer))
-    result.tried("scores", lambda: scores(plain))
-    result.tried("pvf", lambda: pvf(plain))
-    result.tried("edit", lambda: edit(model, folder / "edited", reference))
+    plain = cache(partial(load_language_model, model, device="cpu"))
+    eager = cache(partial(load_language_model, model, device="cpu", attention="eager"))
+    result.tried("patterns", lambda: patterns(model, eager().hf_model, tokenizer))
+    result.tried("scores", lambda: scores(plain()))
+    result.tried("pvf", lambda: pvf(plain()))
+    result.tried("edit", lambda: edit(model, folder / "edited", eager().hf_model))
     result.tried("debias", lambda: debias(model))
     return result
 

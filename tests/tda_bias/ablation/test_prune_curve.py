@@ -90,6 +90,14 @@ def test_every_point_is_what_removing_those_heads_gives(setting, found):
     assert found.record.quantity == "log_odds"
 
 
+def test_a_seed_fixes_the_random_orders(setting, found):
+    def drawn(curve):
+        return curve[curve["ranking"] == "random"].reset_index(drop=True)
+
+    pd.testing.assert_frame_equal(drawn(curve_of(setting).curve), drawn(found.curve))
+    assert not drawn(curve_of(setting, seed=1).curve).equals(drawn(found.curve))
+
+
 def test_random_orders_choose_as_rankings_do_and_give_the_p(found):
     picked = []
     for _, own in found.curve[found.curve["ranking"] == "random"].groupby("draw"):

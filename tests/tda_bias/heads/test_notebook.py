@@ -98,7 +98,8 @@ def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
     for k in (0, -3):
         with pytest.raises(InputError, match=f"`k` must be at least 1; got {k}"):
             heads_run.top(k, category="gender")
-    for call in (heads_run.top, heads_run.survivors, heads_run.category_map):
+    of_result = heads_run.top, heads_run.survivors, heads_run.category_map, heads_run.plot_heatmap
+    for call in of_result:
         with pytest.raises(InputError, match="`by` must be one of evidence, .* got 'foo'"):
             call(category="gender", by="foo")
         with pytest.raises(InputError, match="`category` must be one of gender, .* got 'age'"):

@@ -167,11 +167,14 @@ def test_a_model_that_transformerlens_has_tried_is_never_read(tokenizer, monkeyp
         raise RuntimeError("of half an adapter")
 
     def made():
-        return tiny_hf_model("gpt2", len(tokenizer))
+        hf_model = tiny_hf_model("gpt2", len(tokenizer))
+        hf_model.set_attn_implementation("sdpa")  # which shows no patterns
+        return hf_model
 
     monkeypatch.setattr(TransformerBridge, "boot_transformers", change)
     model = bridge_model(made(), tokenizer, name="m", again=made)
     assert model.bridge is None
+    assert model.hf_model.config._attn_implementation == "eager"
     assert model.weight_hash() == LanguageModel(made(), tokenizer, "m").weight_hash()
 
 

@@ -1,5 +1,6 @@
 """Models from the package index: found, converted once, loaded."""
 
+import zipfile
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -76,6 +77,18 @@ def test_a_cache_folder_that_cannot_be_made_is_one_line(packed, cache):
         packed(lambda file, folder: None).folder()
 
 
+@pytest.mark.parametrize("model", [MINILM, GEMMA3], ids=lambda model: model.name)
+def test_weights_that_are_not_the_published_ones_are_refused(model, tmp_path):
+    file, made = tmp_path / "packed", tmp_path / "made"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("config", "special_tokens_map", "tokenizer", "tokenizer_config"):
+            archive.writestr(f"{name}.json", "{}")
+        archive.writestr("model.safetensors", "other")
+    made.mkdir()
+    with pytest.raises(InputError, match=f"of {model.name} hold other weights .*reinstall"):
+        model.convert([file], made)
+
+
 # -- SmolLM2 --
 
 
@@ -141,6 +154,12 @@ def test_a_gguf_file_that_is_not_there_is_named_as_such(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match=r"`model` .*none\.gguf': there is no such GGUF file"):
         load_language_model(str(tmp_path / "none.gguf"), device="cpu")
+
+
+def test_a_folder_of_ggufs_asks_for_one_of_them(tmp_path):
+    (tmp_path / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(InputError, match=r"holds GGUF files: give one, as .*b\.gguf"):
+        load_language_model(str(tmp_path))
 
 
 def test_an_architecture_that_cannot_be_dequantised_is_refused_with_those_that_can(tmp_path, cache):

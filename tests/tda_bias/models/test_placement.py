@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias import HeadBiasConfig, head_bias
 from tda_bias.models.language_model import is_spread
 from tda_bias.models.load import load_model, read_device_map
 from tda_bias.scores.likelihood import TextReader
@@ -114,6 +115,20 @@ def test_log_probabilities_are_the_same_where_the_output_head_is_on_disk(
     for reading, [own] in expected.items():
         for values, of_spread in zip(own, found[reading][0], strict=True):
             np.testing.assert_allclose(of_spread, values, atol=1e-5)
+
+
+def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
+    folder, config = folder_of("gpt2"), HeadBiasConfig(n_permutations=99)
+    whole, spread = (
+        head_bias(load_model(folder, **placed), gender[::3], twins=None, config=config)
+        for placed in ({"device": "cpu"}, {"device_map": written(tmp_path, GPT2)})
+    )
+    assert (whole.record.model.patterns, spread.record.model.patterns) == (
+        "transformer-lens", "eager",
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        spread.category_map("gender"), whole.category_map("gender"), rtol=1e-4, atol=2e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["auto", "balanced"])

@@ -42,10 +42,12 @@ def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[tuple]:
     return result
 
 
-@pytest.fixture(params=["compiled", "torch"], autouse=True)
+@pytest.fixture(params=[0, 10**9], ids=["compiled", "torch"])
 def path(request, monkeypatch):
-    monkeypatch.setattr(persistence, "_LARGE", 0 if request.param == "compiled" else 10**9)
-    return request.param
+    monkeypatch.setattr(persistence, "_LARGE", request.param)
+
+
+both_paths = pytest.mark.usefixtures("path")
 
 
 def sampler(attention="causal") -> GroupSampler:
@@ -110,6 +112,7 @@ def test_a_full_disk_is_one_line(monkeypatch):
 # -- the definition --
 
 
+@both_paths
 @pytest.mark.parametrize("attention", ["causal", "bidirectional"])
 def test_products_are_those_of_all_step_functions(attention):
     patterns = causal_patterns()
@@ -120,6 +123,7 @@ def test_products_are_those_of_all_step_functions(attention):
     np.testing.assert_allclose(grams_of(layers), expected, rtol=0, atol=1e-15)
 
 
+@both_paths
 def test_sums_are_those_of_births_and_of_deaths():
     patterns = causal_patterns()
     for layer, (_, sums) in enumerate(sampled(batches(patterns, *SOME))):
@@ -130,6 +134,7 @@ def test_sums_are_those_of_births_and_of_deaths():
                 np.testing.assert_allclose([s[head, text] for s in sums], expected, rtol=1e-12)
 
 
+@both_paths
 def test_half_precision_is_computed_in_single():
     half = causal_patterns(torch.bfloat16)
     layers = sampled(batches(half, *SOME))
@@ -137,8 +142,9 @@ def test_half_precision_is_computed_in_single():
     np.testing.assert_allclose(grams_of(layers), expected, rtol=0, atol=1e-12)
 
 
-def test_both_paths_agree_in_single_precision(path, monkeypatch):
+def test_both_paths_agree_in_single_precision(monkeypatch):
     parts = batches(causal_patterns(torch.float32), *SOME)
+    monkeypatch.setattr(persistence, "_LARGE", 0)
     found = grams_of(sampled(parts))
     monkeypatch.setattr(persistence, "_LARGE", 10**9)
     np.testing.assert_allclose(found, grams_of(sampled(parts)), rtol=0, atol=1e-15)
@@ -158,6 +164,7 @@ def test_nothing_comes_before_the_last_text():
     assert len(layers_of(list(group.layers()))) == LAYERS
 
 
+@both_paths
 @pytest.mark.parametrize("working_bytes", [1, 6000, 128_000_000])
 def test_a_file_and_few_rows_at_a_time_give_the_same(working_bytes, monkeypatch):
     parts = batches(causal_patterns(), *SOME)
@@ -167,6 +174,7 @@ def test_a_file_and_few_rows_at_a_time_give_the_same(working_bytes, monkeypatch)
     np.testing.assert_array_equal(grams_of(sampled(parts)), expected)
 
 
+@both_paths
 @pytest.mark.parametrize("threads", [1, 3])
 def test_order_batches_and_threads_do_not_change_a_digit(threads):
     patterns = causal_patterns()
@@ -180,6 +188,7 @@ def test_order_batches_and_threads_do_not_change_a_digit(threads):
     np.testing.assert_array_equal(found, expected)
 
 
+@both_paths
 def test_identical_texts_have_no_distance():
     patterns = causal_patterns()
     patterns[4] = patterns[2]

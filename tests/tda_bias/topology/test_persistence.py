@@ -1,5 +1,7 @@
 """Births and deaths, compiled and in torch: against Kruskal by hand, SciPy and GUDHI."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -19,18 +21,21 @@ from tda_bias.types import InputError
 from tests.support.gudhi_sets import gudhi_sets
 
 
-@pytest.fixture(scope="module", params=["compiled", "torch"], autouse=True)
-def path(request):
+@contextmanager
+def by(path: str):
     """Large input is for the kernels, small input for torch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persistence, "_LARGE", 0 if request.param == "compiled" else 10**9)
-        yield request.param
+        patch.setattr(persistence, "_LARGE", 0 if path == "compiled" else 10**9)
+        yield
 
 
-def by_torch(pattern, **options):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persistence, "_LARGE", 10**9)
-        return births_deaths(pattern, **options)
+@pytest.fixture(scope="module", params=["compiled", "torch"])
+def path(request):
+    with by(request.param):
+        yield
+
+
+both_paths = pytest.mark.usefixtures("path")
 
 
 def random_patterns(*shape: int, seed: int = 0) -> np.ndarray:
@@ -65,6 +70,7 @@ def symmetric_lower(pattern: np.ndarray) -> np.ndarray:
 # -- bad input --
 
 
+@both_paths
 @pytest.mark.parametrize(
     ("pattern", "attention", "message"),
     [
@@ -84,6 +90,7 @@ def test_what_is_no_pattern_is_refused(pattern, attention, message):
 # -- the definition --
 
 
+@both_paths
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 12])
 def test_births_and_deaths_are_those_of_kruskal(n):
     for pattern in random_patterns(4, n, seed=n):
@@ -94,6 +101,7 @@ def test_births_and_deaths_are_those_of_kruskal(n):
         assert (len(births), len(deaths)) == (n_births(n), n_deaths(n))
 
 
+@both_paths
 def test_of_two_directions_the_larger_weight_counts():
     pattern = np.random.default_rng(1).dirichlet(np.ones(7), size=7)
     births, deaths = kruskal(np.maximum(pattern, pattern.T))
@@ -102,6 +110,7 @@ def test_of_two_directions_the_larger_weight_counts():
     np.testing.assert_array_equal(found.deaths, deaths)
 
 
+@both_paths
 def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle():
     pattern = random_patterns(6)
     noisy = pattern + np.triu(np.full((6, 6), 9.0))
@@ -110,6 +119,7 @@ def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle():
     np.testing.assert_array_equal(found.deaths, expected.deaths)
 
 
+@both_paths
 def test_leading_axes_and_kinds_are_kept():
     pattern = random_patterns(2, 3, 5)
     as_numpy = births_deaths(pattern)
@@ -120,6 +130,7 @@ def test_leading_axes_and_kinds_are_kept():
     np.testing.assert_array_equal(as_torch.deaths.numpy(), as_numpy.deaths)
 
 
+@both_paths
 def test_half_precision_is_computed_in_single():
     pattern = torch.from_numpy(random_patterns(5)).half().requires_grad_()
     found = births_deaths(pattern)
@@ -138,6 +149,7 @@ patterns = hnp.arrays(
 )
 
 
+@both_paths
 @settings(max_examples=30)
 @given(patterns)
 def test_births_are_the_weights_of_scipys_spanning_tree(pattern):
@@ -169,6 +181,7 @@ def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(lengths):
                 assert torch.isinf(sets[len(expected) :]).all()
 
 
+@both_paths
 def test_a_large_batch_is_the_same_in_pieces(monkeypatch):
     pattern = random_patterns(20, 6)
     whole = births_deaths(pattern)
@@ -189,6 +202,7 @@ some_weights = hnp.arrays(
 )
 
 
+@both_paths
 @settings(max_examples=30)
 @given(some_weights, st.sampled_from(["causal", "bidirectional"]), st.booleans())
 def test_births_and_deaths_are_gudhis_to_the_last_digit_also_on_ties(pattern, attention, double):
@@ -204,7 +218,10 @@ def test_births_and_deaths_are_gudhis_to_the_last_digit_also_on_ties(pattern, at
 @pytest.mark.parametrize("n", [17, 161])
 def test_larger_matrices_that_are_not_contiguous_are_read_alike(n, dtype):
     pattern = torch.from_numpy(random_patterns(3, n + 2)).to(dtype).mT[:, 1:-1, 1:-1].mT
-    ours, reference = births_deaths(pattern), by_torch(pattern)
+    with by("compiled"):
+        ours = births_deaths(pattern)
+    with by("torch"):
+        reference = births_deaths(pattern)
     np.testing.assert_array_equal(ours.births, reference.births)
     np.testing.assert_array_equal(ours.deaths, reference.deaths)
 
@@ -213,14 +230,16 @@ def test_larger_matrices_that_are_not_contiguous_are_read_alike(n, dtype):
 def test_threads_do_not_change_the_result_and_a_late_nan_is_seen(monkeypatch, threads):
     monkeypatch.setattr(persistence, "_TASK_ELEMENTS", 200)
     pattern = random_patterns(40, 6)
-    expected = births_deaths(pattern)
+    with by("torch"):
+        expected = births_deaths(pattern)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        ours = births_deaths(pattern)
-        pattern[-1, 0, 5] = np.nan  # above the diagonal: not read, but wrong
-        with pytest.raises(InputError, match="NaN or infinite"):
-            births_deaths(pattern)
+        with by("compiled"):
+            ours = births_deaths(pattern)
+            pattern[-1, 0, 5] = np.nan  # above the diagonal: not read, but wrong
+            with pytest.raises(InputError, match="NaN or infinite"):
+                births_deaths(pattern)
     finally:
         torch.set_num_threads(before)
     np.testing.assert_array_equal(ours.deaths, expected.deaths)
