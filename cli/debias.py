@@ -84,8 +84,8 @@ class DebiasSettings(
     heads: Path | None = Field(None, description="JSON file of heads, for the ranking file")
     pairs: str | None = Field(
         None,
-        description="pairs of which a point may be lost, with commas: crows, winobias, winogender, "
-        "blimp, files or folders of yours; or none",
+        description="pairs of which --allowed points may be lost, with commas: crows, winobias, "
+        "winogender, blimp, files or folders of yours; or none",
     )
     save: Annotated[tuple[str, ...], WithCommas] = Field(
         (),

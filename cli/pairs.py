@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.pairs import SETS
@@ -68,6 +68,16 @@ class PairsSettings(
     out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/pairs-SET)"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_pairs_are_a_set(cls, values: Any) -> Any:
+        if values.get("set") is None and values.get("data") is not None:
+            raise ValueError(
+                "`data` says where a named set is read, and `set` is missing; give a file of your "
+                f"own pairs to --set; got --data {values['data']}"
+            )
+        return values
 
     @property
     def folder(self) -> Path:

@@ -248,7 +248,17 @@ UNNAMED = "(unnamed)"
 
 @dataclass(frozen=True, slots=True)
 class SentenceTriple:
-    """Three whole sentences, the same but for the words that fill a blank; else as ``Triple``."""
+    """Three whole sentences, the same but for the words that fill a blank.
+
+    Attributes:
+        id: StereoSet's name of the item.
+        group: Its target, for example ``grandfather``.
+        category: Its bias type.
+        stereotype: The sentence filled stereotypically.
+        anti_stereotype: Anti-stereotypically.
+        unrelated: With words that make no sense there.
+        source: Where it stands, for messages.
+    """
 
     id: str
     group: str

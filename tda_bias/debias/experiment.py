@@ -39,6 +39,7 @@ from tda_bias.debias.protocol import (
     conditions,
     folds,
     protocol_hash,
+    require_trained,
     trials,
 )
 from tda_bias.debias.rankings import fold_orders
@@ -135,10 +136,14 @@ class Experiment:
         return Retention(self.corpus.model, self.corpus.neutral.report.ids).entropy()
 
     def keeps(self, condition: Condition, fold: Fold) -> bool:
-        """Tell whether what a training learns is kept: of controls, where it is to be saved."""
+        """Tell whether what a training learns is kept, which of controls can be whole models.
+
+        Of these it is where it is to be saved, and is the only training of the condition.
+        """
         if condition.name not in (RANDOM, *CONTROLS):
             return True
-        return fold is self.folds[-1] and condition.name in self.save and condition.draw <= 0
+        saved = fold is self.folds[-1] and condition.name in self.save and condition.draw <= 0
+        return saved and len(trials(self.protocol, condition)) == 1
 
     def in_words(self, team: Team | None = None) -> str:
         """The trainings that are to come, and the protocol that was fixed for them."""
@@ -185,10 +190,14 @@ def named(every: Iterable[Condition], name: str) -> Condition:
 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:
-    """A condition in a fold: read where it is saved, else trained."""
-    tried = _trainings(experiment, condition, fold)
-    parts = [_training_part(experiment, training, Counter(0, None)) for training in tried]
-    return _best(experiment.protocol, tried, map(experiment.cache.get, parts))
+    """A condition in a fold with what it learned: read where that was kept, else trained."""
+    tried, counter = _trainings(experiment, condition, fold), Counter(0, None)
+    parts = [_training_part(experiment, training, counter) for training in tried]
+    best = _best(experiment.protocol, tried, map(experiment.cache.get, parts))
+    if best.trajectory.values:
+        return best
+    again = experiment.cache.get(_training_part(experiment, best.training, counter, keep=True))
+    return Trained(best.training, Trajectory.from_arrays(again))
 
 
 def _best(
@@ -340,11 +349,14 @@ def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list
     return [Training(condition, fold, heads, trial) for trial in tried]
 
 
-def _training_part(experiment: Experiment, training: Training, counter: Counter) -> Part:
-    """The part that holds a training; what most controls learned is large, and is not kept."""
+def _training_part(
+    experiment: Experiment, training: Training, counter: Counter, *, keep: bool = False
+) -> Part:
+    """The part that holds a training, with what it learned where that is kept."""
     fold, condition = training.fold, training.condition
     corpus, protocol = experiment.corpus, experiment.protocol
-    control, keep = condition.name in (RANDOM, *CONTROLS), experiment.keeps(condition, fold)
+    control = condition.name in (RANDOM, *CONTROLS)
+    keep = keep or experiment.keeps(condition, fold)
 
     def trained() -> dict[str, np.ndarray]:
         untouched = experiment.untouched(fold)
@@ -405,13 +417,15 @@ def fixed_experiment(
     """Fix everything that decides the numbers, and write the protocol down.
 
     ``load_hooked`` gives the model with hooks, for rankings by topology; ``from_file`` has the
-    heads of the ranking ``file``, and the hash of the weights they were found in. Trainings of
+    heads of the ranking ``file``, and the hash of the weights they were found in. ``save`` names
+    the conditions whose models are to be saved; without any it is the best one. Trainings of
     another protocol in the folder may be lost only to ``overwrite``.
 
     Raises:
-        InputError: if targets, heads or texts cannot be used, or the folder holds trainings of
-            another protocol.
+        InputError: if targets, heads or texts cannot be used, a condition to be saved is not
+            trained, or the folder holds trainings of another protocol.
     """
+    require_trained(save, protocol)
     weights = corpus.model.weight_hash()
     heads = _heads_of_file(*from_file, protocol, weights) if from_file is not None else ()
     neutral, domain = corpus.neutral, corpus.domain

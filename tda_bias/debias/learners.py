@@ -107,14 +107,24 @@ class Learner:
 def learner(
     how: How, model: LanguageModel, heads: Sequence[HeadId], *, rank: int = 8, seed: int = 0
 ) -> Learner:
-    """A learner of heads, or for ``full`` of the whole model; rank and seed are of ``lora``."""
-    if how == "gates":
-        return HeadGates(model, heads)
-    if how == "tune":
-        return HeadMask(model.hf_model, heads)
-    if how == "lora":
-        return HeadLora(model.hf_model, heads, rank=rank, seed=seed)
-    return WholeModel(model.hf_model)
+    """A learner of heads, or for ``full`` of the whole model; rank and seed are of ``lora``.
+
+    Raises:
+        InputError: if a head does not exist, the attention is laid out in a way not known, or
+            ``lora`` lacks its package.
+        ValueError: if ``how`` learns nothing: ``leace``, ``steering``.
+    """
+    match how:
+        case "gates":
+            return HeadGates(model, heads)
+        case "tune":
+            return HeadMask(model.hf_model, heads)
+        case "lora":
+            return HeadLora(model.hf_model, heads, rank=rank, seed=seed)
+        case "full":
+            return WholeModel(model.hf_model)
+        case _:
+            raise ValueError(f"{how} learns nothing: see ``tda_bias.debias.peers``")
 
 
 @contextmanager
@@ -316,7 +326,10 @@ class HeadGates(Learner):
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Multiply each head's columns of the output projection by its gate, in place."""
+        """Multiply each head's columns of the output projection by its gate, in place.
+
+        The gates must not run afterwards: they would apply twice.
+        """
         for head, gate in zip(self.heads, self.gates.tolist(), strict=True):
             columns = self._layers[head.layer].columns(head.head)
             columns.copy_((columns.double() * gate).to(columns))

@@ -77,8 +77,7 @@ class Protocol(BaseModel):
     options from here.
     """
 
-    # Runs of earlier versions have settings that are gone.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     how: Literal["gates", "tune", "lora"] = Field(
         "gates",
@@ -101,7 +100,7 @@ class Protocol(BaseModel):
     n_folds: int = Field(N_FOLDS, ge=2, description="folds that the targets are split into")
     folds_run: int = Field(5, ge=1, le=N_FOLDS, description="folds of targets that are run, of 5")
     epochs: int = Field(3, ge=1, le=100, description="passes over the training items")
-    checks_per_epoch: int = Field(1, description="looks at the validation targets")
+    checks_per_epoch: int = Field(1, ge=1, description="looks at the validation targets")
     n_rates: int = Field(1, ge=1, le=3, description="learning rates that are tried")
     typical_weight: float = Field(
         0.18, gt=0, description="of the heads, of which learning rates of tune are shares"
@@ -110,11 +109,12 @@ class Protocol(BaseModel):
         None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
     )
     check_items: int | None = Field(
-        None, description="validation items of a fold, and test items, at most"
+        None, ge=1, description="validation items of a fold, and test items, at most"
     )
     # Of 48 texts and a fold's 36 validation items one lost comparison is .6 points, of 192 .2.
     watched: int = Field(
         192,
+        ge=1,
         description="texts of other categories that count in the language-model score while "
         "training",
     )
@@ -182,9 +182,13 @@ def protocol_of(
     has.
 
     Raises:
-        InputError: if ``top`` is no choice among the heads, or a condition whose model is to be
-            saved is not trained.
+        InputError: if ``top`` is no choice among the heads, the heads write nothing, or a condition
+            whose model is to be saved is not trained.
     """
+    if not typical_weight > 0:  # or NaN
+        raise InputError(
+            "`model` has heads that write nothing: their output projections are all 0, or undefined"
+        )
     defaults = {
         "n_folds": max(2, min(N_FOLDS, n_targets)),
         "top": max(1, n_heads // 10),
@@ -192,21 +196,31 @@ def protocol_of(
     }
     given = {name: value for name, value in asked.items() if value is not None}
     protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
-    trained = {c.name: None for c in conditions(protocol) if c.how not in EDITS}
-    for name in save:
-        if name not in trained:
-            raise InputError(
-                f"`save` must be of {', '.join(trained)}, whose weights this run trains; got "
-                f"{name!r}"
-            )
+    require_trained(save, protocol)
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
     return protocol
 
 
+def require_trained(names: Sequence[str], protocol: Protocol) -> None:
+    """Refuse conditions whose models cannot be saved, because the protocol does not train them."""
+    trained = {c.name: None for c in conditions(protocol) if c.how not in EDITS}
+    for name in names:
+        if name not in trained:
+            raise InputError(
+                f"`save` must be of {', '.join(trained)}, whose weights this run trains; got "
+                f"{name!r}"
+            )
+
+
 def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
-    """Hash of a protocol with what it is applied to: model, texts, folds, heads of a file."""
-    text = json.dumps({**protocol.model_dump(mode="json"), **about}, sort_keys=True)
+    """Hash of a protocol with what it is applied to: model, texts, folds, heads of a file.
+
+    The typical weight counts only where something is tuned: it decides nothing else.
+    """
+    tunes = any(condition.how == "tune" for condition in conditions(protocol))
+    settings = protocol.model_dump(mode="json", exclude=set() if tunes else {"typical_weight"})
+    text = json.dumps({**settings, **about}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

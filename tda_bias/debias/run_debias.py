@@ -50,12 +50,16 @@ class DebiasRecord(RunRecord):
     """Everything needed to repeat an experiment, and its outcome.
 
     Attributes:
-        protocol: The protocol, ``fixed`` (UTC) before the first step; its hash is also of what it
-            was applied to.
+        category: Of the triples.
+        protocol: The protocol, as it was fixed before the first step.
+        protocol_hash: Its hash, with what it was applied to.
+        fixed: When that was written, in UTC.
         folds: Targets that train, validate and test, fold by fold.
+        neutral: Source and revision of the neutral text.
         matching: Whether random heads were of the same layers as the first ranking's.
         recommended: The condition whose model is saved: chosen on validation targets, or asked for.
         unchanged: Whether that model is the original: no check of its training passed the guards.
+        verdict: The outcome, in words.
         broken: Trainings in which numbers became undefined, and at which step.
         twins: How twins came about; None without.
     """
@@ -135,8 +139,16 @@ def run_debias(
 ) -> DebiasRun:
     """Run an experiment, and save it with the models asked for, or that of the best condition.
 
-    The first model goes to ``model`` in the folder, others to ``model-NAME``. ``draw`` draws
-    conditions and frontier, and is told their quantity.
+    The first model goes to ``model`` in the folder, others to ``model-NAME``.
+
+    Args:
+        experiment: From ``fixed_experiment``.
+        folder: Where to.
+        category: Of the triples.
+        data: Where these were read.
+        settings: For the record.
+        progress: Called with steps done and all.
+        draw: Draws conditions and frontier for the folder; last it is told their quantity.
 
     Raises:
         ShareDone: as ``run_experiment``.

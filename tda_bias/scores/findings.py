@@ -152,7 +152,11 @@ def _stereoset_details(result: StereoSetScores) -> list[str]:
     """Sentences on how to read the numbers."""
     table = result.scores
     first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
+    tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
     lines = [
+        f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
+        f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
+        "sums is low where the unrelated ones are short.",
         "Scores are means over terms (the official rule), with intervals over terms from five on, "
         "else over items; ss over items is what many tools print.",
         f"Ties: {first['ties']}, counted as one half.",

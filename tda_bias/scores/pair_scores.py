@@ -337,7 +337,16 @@ class PairTextsRecord(RecordPart):
 
 
 class PairsRecord(RunRecord):
-    """Everything needed to repeat a run."""
+    """Everything needed to repeat a run.
+
+    Attributes:
+        kind: Of language model: causal, masked or seq2seq.
+        texts: What was read.
+        set: Name of the set.
+        start: Whether a start token was put in front of texts.
+        official: The set's own score.
+        confidence: Coverage of the intervals.
+    """
 
     command: str = "pairs"
     kind: str

@@ -36,8 +36,9 @@ class Windows:
 
     Attributes:
         ids: Token ids of each, special tokens included.
-        first: Place of each one's first scored token; all from there on are scored, but ...
-        trailing: ... so many special tokens at the end.
+        first: Place of each one's first scored token; those from there on are scored, but for
+            special tokens at the end.
+        trailing: How many special tokens stand at the end of each.
         width: Tokens of a window at most.
         stride: Tokens from one window's beginning to the next.
         of: How many windows the whole text has.

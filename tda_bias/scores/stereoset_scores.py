@@ -58,7 +58,16 @@ class ScoredTextsRecord(RecordPart):
 
 
 class StereoSetRecord(RunRecord):
-    """Everything needed to repeat a run; of twins and placebo twins how they came about."""
+    """Everything needed to repeat a run.
+
+    Attributes:
+        kind: Of language model: causal, masked or seq2seq.
+        texts: What was read.
+        twins: How the twins came about; None for a run without.
+        placebos: How the placebo twins came about, by placebo; None for a run without.
+        confidence: Coverage of the intervals.
+        seed: Of exchanges.
+    """
 
     command: str = "stereoset"
     kind: str

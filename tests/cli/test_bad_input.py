@@ -100,6 +100,7 @@ _FLAGS = {
     f"{_S} --data none.jsonl": "`data` must be stereoset, a readable file, or a folder",
     f"{_S} --data .": "has no file dev.json*",
     "pairs -m MODEL": "`set` is missing; give --set",
+    "pairs -m MODEL --data own.jsonl": "give a file of your own pairs to --set; got --data own.js",
     "pairs -m MODEL --set wino": "`set` must be one of crows",
     "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
     f"{_P} --x-weights none.csv": "`x_weights` must be a readable file; 'none.csv'",

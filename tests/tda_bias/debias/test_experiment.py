@@ -27,7 +27,9 @@ from tda_bias.types import HeadId
 
 
 @pytest.fixture
-def fixed(corpus_of, tmp_path):
+def fixed(corpus_of, tmp_path, monkeypatch):
+    monkeypatch.setattr("tda_bias.debias.protocol._BATCH", 6)  # an epoch has two steps
+
     def make(**changes):
         of_all = {"top": 2, "check_items": 4, "train_items": 12, "allowed": 100.0, "n_folds": 4}
         protocol = Protocol(**{**of_all, "epochs": 1, **changes})
@@ -55,7 +57,7 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
     results = run_experiment(own, lambda *numbers: moved.append(numbers))
     assert own.corpus.model.weight_hash() == before
     n_trials = sum(len(trials(own.protocol, condition)) for condition in results)
-    assert moved[-1] == (n_trials, n_trials)
+    assert moved[-1] == (2 * n_trials, 2 * n_trials)
     assert [step for step, _ in moved] == sorted(step for step, _ in moved)
     assert [condition.name for condition in results] == [
         "effect", "random", "random", "all", *CONTROLS,
@@ -149,12 +151,28 @@ def test_a_condition_that_is_to_be_saved_is_not_trained_again_for_it(fixed, monk
     assert [len(trained) for trained in results.values()] == [folds_run] * len(results)
 
 
+def test_what_is_saved_of_several_settings_is_what_the_experiment_chose(fixed):
+    own = fixed(by=("effect",), n_random=1, folds_run=1, controls="placebo", anchor=(0.0, 5.0))
+    own = replace(own, save=("effect", "placebo"))
+    results = run_experiment(own)
+    for name, kept in (("effect", True), ("placebo", False)):
+        condition = named(results, name)
+        (chosen,) = results[condition]
+        assert bool(chosen.trajectory.values) == kept
+        saved = trained_alone(own, condition, own.folds[-1])
+        assert saved.training == chosen.training
+        assert saved.trajectory.values
+        now, then = (one.trajectory.chosen for one in (saved, chosen))
+        assert (now.step, now.loss, now.beta) == (then.step, then.loss, then.beta)
+        np.testing.assert_array_equal(now.test.gap, then.test.gap)
+
+
 def test_settings_are_chosen_by_the_validation_targets_and_saved_one_by_one(fixed):
-    own = fixed(by=("effect",), n_random=1, folds_run=1, epochs=2, anchor=(0.0, 5.0))
+    own = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(0.0, 5.0))
     (chosen,) = next(iter(run_experiment(own).values()))
     betas = {}
     for weight in (0.0, 5.0):
-        single = fixed(by=("effect",), n_random=1, folds_run=1, epochs=2, anchor=(weight,))
+        single = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(weight,))
         (only,) = next(iter(run_experiment(single).values()))
         betas[weight] = abs(only.trajectory.chosen.beta)
     assert len(set(betas.values())) > 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.learners import HeadGates, HeadLora, HeadMask
+from tda_bias.debias.learners import HeadGates, HeadLora, HeadMask, learner
 from tda_bias.models.load import bridge_model
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
@@ -22,6 +22,12 @@ def test_no_head_and_no_known_part_are_refused():
         HeadMask(hf_model, [])
     with pytest.raises(InputError, match="L7H0 does not exist"):
         HeadMask(hf_model, [HeadId(7, 0)])
+
+
+@pytest.mark.parametrize("how", ["leace", "steering"])
+def test_edits_are_no_learners(tiny_model, how):
+    with pytest.raises(ValueError, match=f"{how} learns nothing"):
+        learner(how, tiny_model("gpt2"), HEADS)
 
 
 def trained(mask, hf_model, steps=3):

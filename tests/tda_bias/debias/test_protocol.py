@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tda_bias.debias.corpus import refuse_evaluation_only
 from tda_bias.debias.protocol import (
@@ -12,6 +13,7 @@ from tda_bias.debias.protocol import (
     Protocol,
     folds,
     protocol_hash,
+    protocol_of,
 )
 from tda_bias.types import InputError, Triple
 
@@ -26,6 +28,18 @@ def triples(*sizes):
         for n, size in enumerate(sizes)
         for i in range(size)
     ]
+
+
+def test_unknown_settings_and_too_small_ones_are_refused():
+    for setting in ({"patience": 3}, {"checks_per_epoch": 0}, {"check_items": 0}, {"watched": 0}):
+        with pytest.raises(ValidationError, match=next(iter(setting))):
+            Protocol(**setting)
+
+
+@pytest.mark.parametrize("weight", [0.0, float("nan")])
+def test_heads_that_write_nothing_are_refused(weight):
+    with pytest.raises(InputError, match="has heads that write nothing"):
+        protocol_of("smoke", {}, n_heads=8, typical_weight=weight, n_targets=5)
 
 
 def test_too_few_targets_are_refused_by_name():
@@ -97,6 +111,14 @@ def test_the_hash_knows_every_setting_and_what_it_is_applied_to():
         hashes.add(protocol_hash(base.model_copy(update={name: value}), {"weights": "a"}))
     assert len(hashes) == 2 + len(changed)
     assert protocol_hash(Protocol(), {"weights": "a"}) in hashes
+
+
+def test_the_hash_knows_the_typical_weight_only_where_something_is_tuned():
+    hashes = {
+        how: {protocol_hash(Protocol(how=how, typical_weight=weight), {}) for weight in (0.1, 0.2)}
+        for how in ("gates", "lora", "tune")
+    }
+    assert {how: len(found) for how, found in hashes.items()} == {"gates": 1, "lora": 1, "tune": 2}
 
 
 def test_crows_pairs_is_known_by_its_name_and_by_what_it_says(tmp_path):

@@ -130,6 +130,15 @@ def test_huber_is_quadratic_inside_delta_and_linear_outside(gap):
     assert float(huber(torch.tensor([gap]))[0]) == pytest.approx(literal, rel=1e-6)
 
 
+def test_the_loss_does_not_know_which_continuation_is_the_stereotype():
+    """Exchanging both sides changes nothing; exchanging the twins' alone, the placebo, does."""
+    means, twins = torch.tensor(RNG.normal(size=(3, 2))), torch.tensor(RNG.normal(size=(3, 2)))
+    twin_of = torch.arange(3)
+    straight = huber(gaps(means, twins, twin_of))
+    torch.testing.assert_close(straight, huber(gaps(means.flip(1), twins.flip(1), twin_of)))
+    assert not torch.allclose(straight, huber(gaps(means, twins.flip(1), twin_of)))
+
+
 def test_the_divergence_is_the_mean_over_tokens_and_0_only_where_nothing_changed():
     before, after = RNG.normal(size=(2, 4, 5))
     found = divergence(torch.tensor(before), torch.tensor(after))
