@@ -57,7 +57,7 @@ def figures(settings: FiguresSettings) -> None:
         if run.folder in settings.runs and run.command not in drawable:
             raise InputError(
                 f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(drawable)}"
+                f"runs of {', '.join(drawable).replace('ablate curve', 'ablate --curve')}"
             )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []

@@ -18,12 +18,14 @@ def main() -> None:
         _prepare_libraries()
         status = run()
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    except OSError as error:
-        if error.filename is not None:  # errors of files name the file
+    except BaseException as error:
+        # What a library makes of an interruption can be any other error.
+        if _signals or isinstance(error, KeyboardInterrupt):
+            status = INTERRUPTED
+        elif isinstance(error, OSError) and error.filename is None:
+            status = _cannot_print(error)  # errors of files name the file
+        else:
             raise
-        status = _cannot_print(error)
     sys.exit(status)
 
 
@@ -55,7 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         message = _message(error)
-        if message is None:
+        if message is None or _signals:
             raise
         from tda_bias.runs.cache import launched
 
@@ -86,12 +88,20 @@ def _printable(text: str) -> str:
     return "".join(kept)
 
 
+_signals: list[int] = []  # that asked the program to stop
+
+
+def _stop(number: int, _: object) -> None:
+    _signals.append(number)
+    raise KeyboardInterrupt
+
+
 def _stop_as_with_ctrl_c() -> None:
     """Treat SIGTERM and SIGHUP as Ctrl-C; what is ignored, as under nohup, stays so."""
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _stop)
 
 
 def _prepare_streams() -> None:

@@ -233,5 +233,5 @@ def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractCon
     """Show how far something is: at once in a terminal, every ten seconds in a log."""
     from tda_bias.runs.result import progress_bar
 
-    seconds = 0.1 if settings.console.is_terminal else 10.0
-    return progress_bar(title, unit, seconds=seconds, quiet=settings.quiet)
+    log = not settings.console.is_terminal
+    return progress_bar(title, unit, log=log, quiet=settings.quiet)

@@ -204,9 +204,13 @@ def reports_of(runs: Sequence[Run]) -> dict[str, RiskReport]:
     """The reports of several runs, by model; by folder where several are of one model.
 
     Raises:
-        InputError: as ``load_report`` and ``comparison``.
+        InputError: as ``load_report`` and ``comparison``, or if a run is given twice.
     """
     reports = {name: run.load(load_report) for name, run in named_apart(runs).items()}
+    if len(reports) < len(runs):
+        folders = [run.folder for run in runs]
+        twice = next(folder for folder in folders if folders.count(folder) > 1)
+        raise InputError(f"{twice} is given twice: one model, twice")
     comparison(reports)
     return reports
 

@@ -254,28 +254,35 @@ def _outcomes_of_pairs(pairs: PairSet) -> list[tuple[Outcome, dict[str, str]]]:
 # -- neutral text ----------------------------------------------------------------------------------
 
 
-def perplexity_measure(text: NeutralText, **windows: Any) -> Measure:
+def perplexity_measure(
+    text: NeutralText, *, width: int | None = None, sample: int | None = None, seed: int = 0
+) -> Measure:
     """Log-perplexity of a neutral text, which may rise by 2 %. An item is a window.
 
     Args:
         text: The neutral text.
-        **windows: ``width``, the tokens of a window (the model's default if None), ``sample``, the
-            number of windows drawn (all if None), and ``seed`` of the draw.
+        width: Tokens of a window; the model's default if None.
+        sample: Number of windows, drawn; all if None.
+        seed: Seed of the draw.
     """
     unit, about = "nats per token", "negative log-probability of a token of neutral text"
     guard = Guard(math.log(1.02), 1, "2 % perplexity")
     outcome = Outcome("log_perplexity", "quality", unit, about, guard=guard, cluster="window")
-    return _window_measure("perplexity", outcome, log_perplexity, text, **windows)
+    return _window_measure("perplexity", outcome, log_perplexity, text, width, sample, seed)
 
 
-def divergence_measure(text: NeutralText, **windows: Any) -> Measure:
+def divergence_measure(
+    text: NeutralText, *, width: int | None = None, sample: int | None = None, seed: int = 0
+) -> Measure:
     """KL(before || after) of the predictions of every token; 0 where nothing has changed.
 
     The arguments are those of ``perplexity_measure``.
     """
     unit, about = "KL, nats per token", "KL(before || after) of predictions on neutral text"
     outcome = Outcome("kl_divergence", "quality", unit, about, cluster="window", tested=False)
-    return _window_measure("divergence", outcome, divergence, text, **windows, of_both=True)
+    return _window_measure(
+        "divergence", outcome, divergence, text, width, sample, seed, of_both=True
+    )
 
 
 def _window_measure(
@@ -283,18 +290,18 @@ def _window_measure(
     outcome: Outcome,
     read: Callable[..., PerToken],
     text: NeutralText,
+    width: int | None,
+    sample: int | None,
+    seed: int,
     *,
-    width: int | None = None,
-    sample: int | None = None,
-    seed: int = 0,
     of_both: bool = False,
 ) -> Measure:
     def items(
         *models: LanguageModel, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
-        first = models[0]
-        # Narrower where a model takes fewer tokens.
-        own = width and min(width, first.max_tokens or width)
+        first, own = models[0], width
+        if width is not None and first.max_tokens is not None:
+            own = min(width, first.max_tokens)
         windows = text_windows(first, text.text, width=own, sample=sample, seed=seed)
         few = max(1, batch_size // 8)  # a window is as long as some eight sentences
         per_token = read(*models, windows, batch_size=few, progress=progress)

@@ -111,7 +111,9 @@ def compare_models(
     other: means are then over the trainings, and intervals also hold their variation. A measure
     that a model cannot answer (its tokenizer lacks the words, it has no such head) is an error, or,
     if ``unanswered`` is ``leave_out``, an entry beside those of ``not_measured`` in the record.
-    ``cache`` opens the cache of finished measures, ``watch`` shows progress.
+    ``n_flips`` is the number of sign flips of clusters, drawn from ``seed``; ``confidence`` the
+    coverage of the two-sided intervals. ``cache`` opens the cache of finished measures, ``watch``
+    shows progress.
 
     Raises:
         InputError: if two have the same weights or are of different kinds, an adapter belongs to

@@ -32,7 +32,7 @@ class Guard:
     margin: float  # the largest loss allowed, in the outcome's unit
     worse: Literal[1, -1]  # the sign of a change for the worse
     allowed: str  # the margin in words
-    # Wins and losses that an item counts, where the outcome is their percentage.
+    # Wins and losses that an item counts, where the outcome is their percentage; 0 elsewhere.
     wins: int = 0
 
 
@@ -44,9 +44,9 @@ class Outcome:
     kind: Kind
     unit: str
     about: str  # what it is, in a few words
-    neutral: float | None = None  # its value without any preference
+    neutral: float | None = None  # its value without any preference, where it has one
     primary: bool = False  # one of those that a comparison is about
-    guard: Guard | None = None
+    guard: Guard | None = None  # how much worse it may get; None where nothing is at stake
     cluster: str = "target"  # what items share that are no independent draws
     tested: bool = True  # before and after could be exchanged; a distance cannot be below 0
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +59,8 @@ class Cache:
         overwrite: bool = False,
         team: Team | None = None,
     ) -> None:
+        if folder is None and team is not None:
+            raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
         self._identity = dict(identity or {})
         self._overwrite = overwrite
@@ -130,12 +133,17 @@ class Cache:
         self, parts: Sequence[Part], progress: Progress | None
     ) -> Iterator[Mapping[str, np.ndarray]]:
         done, cost = 0.0, sum(part.cost for part in parts)
-        for part in parts:
+        # The saved parts at the start are told in one step: they say nothing of the speed.
+        saved = len([*takewhile(self._is_there, parts)])
+        for number, part in enumerate(parts, start=1):
             arrays = self.get(part)
             done += part.cost
-            if progress is not None:
+            if progress is not None and number >= saved:
                 progress(round(done), round(cost))
             yield arrays
+
+    def _is_there(self, part: Part) -> bool:
+        return self._folder is not None and _path(self._folder, part).exists()
 
     def _header(self, part: Part) -> dict[str, Any]:
         """The description of a part, as JSON gives it back."""

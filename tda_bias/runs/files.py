@@ -148,19 +148,35 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
 
 
 def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON Lines text, each with where it stands; other lines are refused."""
+    """The objects of a JSON Lines text, each with where it stands.
+
+    Raises:
+        InputError: if a line is no object, or has a key twice.
+    """
     # Split at line feeds alone: other line separators may stand inside a JSON string.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{source} line {number}"
         try:
-            item = json.loads(line)
+            item = json.loads(line, object_pairs_hook=_each_key_once)
+        except KeyError as error:
+            raise InputError(f"{where}: the key {error} stands twice") from None
         except (ValueError, RecursionError):
             raise InputError(f"{where}: not a JSON object") from None
         if not isinstance(item, dict):
             raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
         yield where, item
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its entries; of a key that stands twice, json would keep the last."""
+    item: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in item:
+            raise KeyError(key)
+        item[key] = value
+    return item
 
 
 def rows_of(

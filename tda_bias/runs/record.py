@@ -85,10 +85,10 @@ class FileRecord(RecordPart):
 class RunRecord(RecordPart):
     """Entries of a run that every command writes."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     command: str
     tdabias: str | None = Field(default_factory=lambda: installed("tdabias"))
-    created: str | None = Field(default_factory=now)
+    created: str | None = Field(default_factory=now)  # in UTC
     model: ModelRecord
     settings: dict[str, Any] = Field(default_factory=dict)
     data: DataRecord | None = None

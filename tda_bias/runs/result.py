@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -175,11 +176,16 @@ def summary_html(
     return "\n".join([*parts, "</div>"])
 
 
+_SECONDS_IN_A_LOG = 10.0
+
+
 @contextmanager
 def progress_bar(
-    title: str, unit: str = "it", *, seconds: float = 0.1, quiet: bool = False
+    title: str, unit: str = "it", *, log: bool = False, quiet: bool = False
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar for whatever takes ``progress``, in a notebook, a terminal and a log.
+    """A bar for whatever takes ``progress``, in a notebook and a terminal, or lines for a log.
+
+    What is done at the first call does not count as speed: an earlier run may have done it.
 
     ```python
     with progress_bar("heads") as progress:
@@ -189,7 +195,7 @@ def progress_bar(
     Args:
         title: What is being done.
         unit: What is counted: texts, pairs, ...
-        seconds: Between two updates.
+        log: Whether a line is printed every ten seconds, and one at the end, in place of a bar.
         quiet: Whether nothing is shown.
 
     Yields:
@@ -197,13 +203,32 @@ def progress_bar(
     """
     from tqdm import tqdm
 
-    with tqdm(desc=title, unit=f" {unit}", mininterval=seconds, disable=quiet) as bar:
+    # With `miniters` no other thread of tqdm's prints between two lines.
+    lines: dict[str, Any] = {"file": _Lines(), "mininterval": _SECONDS_IN_A_LOG, "miniters": 1}
+    with tqdm(desc=title, unit=f" {unit}", disable=quiet, **(lines if log else {})) as bar:
+        begun = False
 
         def moved(done: int, total: int | None) -> None:
+            nonlocal begun
+            if not begun and not quiet:
+                bar.unpause()
+                bar.initial = bar.n = bar.last_print_n = done
+                begun = True
             bar.total = total
             bar.update(done - bar.n)
 
         yield moved
+
+
+class _Lines:
+    """Standard error for tqdm: each update is a line of its own."""
+
+    def write(self, text: str) -> None:
+        if update := text.strip():
+            sys.stderr.write(f"{update}\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 # -- results that are tables -----------------------------------------------------------------------

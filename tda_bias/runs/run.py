@@ -313,10 +313,16 @@ def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
     """Make sure that a file, given as ``setting``, may be written without harm to a finished run.
 
     Raises:
-        InputError: if the path is a folder, or a file of a run.
+        InputError: if the path is a folder, or a file of a run or of its finished parts.
     """
     if str(path) in ("", ".") or path.is_dir():
         raise InputError(f"`{setting}` must name a file; got {str(path)!r}")
-    in_a_run = path.exists() and (path.parent / RECORD).is_file()
-    if in_a_run and (path.name == RECORD or open_run(path.parent).has(path.name)):
+    folder = path.parent
+    of_a_run = path.suffix == ".npz" and (folder.parent / RECORD).is_file()  # a finished part
+    if (folder / RECORD).is_file():
+        try:
+            of_a_run = of_a_run or path.name == RECORD or open_run(folder).has(path.name)
+        except InputError:  # it may belong to the run that cannot be read
+            of_a_run = True
+    if path.exists() and of_a_run:
         raise InputError(f"`{setting}` {path} is a file of the run there; choose another name")

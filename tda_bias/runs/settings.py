@@ -95,14 +95,28 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain YAML in which each key stands once; of one that stands twice, the last would win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    problem = f"{key.value!r} stands there twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep=deep)
+
+
 def parse_yaml(text: str, where: str) -> Any:
-    """The content of a YAML text.
+    """The content of a YAML text, in which no key may stand twice.
 
     Raises:
         InputError: if it is none; ``where`` begins the message, which names the line.
     """
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise InputError(f"{where} is not YAML{line}: {error.problem}") from None

@@ -195,17 +195,27 @@ def every_option() -> list[tuple[str, str]]:
     return found
 
 
-def test_whatever_an_option_is_given_is_used_or_one_line(tmp_path, capsys, monkeypatch):
+NEEDED = {"heads": "-m nowhere -c gender", "stereoset": "-m nowhere -c gender",
+          "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender",
+          "pairs": "-m nowhere --set winobias",
+          "pvf score": "-m nowhere -a gender", "unqover": "-m nowhere --class gender",
+          "edit": "-m nowhere --head L0H0 --how zero --out x"}  # fmt: skip
+OPTIONS = every_option()
+VALUES = np.random.default_rng(0).choice(ODD, len(OPTIONS)).tolist()
+
+
+def test_there_are_many_options():
+    assert len(OPTIONS) > 150
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "value"),
+    [(*of, value) for of, value in zip(OPTIONS, VALUES, strict=True)],
+    ids=[f"{' '.join(of)} {v!a:.30}" for of, v in zip(OPTIONS, VALUES, strict=True)],
+)
+def test_whatever_an_option_is_given_is_used_or_one_line(
+    tmp_path, capsys, monkeypatch, words, option, value
+):
     """Every option of every command, with what nobody means."""
     monkeypatch.chdir(tmp_path)
-    needed = {"heads": "-m nowhere -c gender", "stereoset": "-m nowhere -c gender",
-              "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender",
-              "pairs": "-m nowhere --set winobias",
-              "pvf score": "-m nowhere -a gender", "unqover": "-m nowhere --class gender",
-              "edit": "-m nowhere --head L0H0 --how zero --out x"}  # fmt: skip
-    rng = np.random.default_rng(0)
-    options = every_option()
-    assert len(options) > 150
-    for words, option in options:
-        value, given_too = str(rng.choice(ODD)), needed.get(words, "").split()
-        status_of([*words.split(), *given_too, option, value], capsys, repr(value))
+    status_of([*words.split(), *NEEDED.get(words, "").split(), option, value], capsys, repr(value))

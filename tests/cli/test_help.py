@@ -23,6 +23,16 @@ def rows(command: str, capsys, monkeypatch) -> list[str]:
     return [re.sub(r"\s+", " ", row) for row in capsys.readouterr().out.splitlines()]
 
 
+def options_of(command: str, rows: list[str]) -> dict[str, str]:
+    options = {}
+    for row in rows:
+        found = re.match(r"│ (--[a-z-]+)", row)
+        if found and found[1] != "--help":
+            options[found[1]] = row
+    assert options, command
+    return options
+
+
 def test_the_programs_help_lists_each_command_with_its_first_sentence(capsys, monkeypatch):
     shown = rows("", capsys, monkeypatch)
     for name, sentence in COMMANDS.items():
@@ -35,6 +45,19 @@ def test_the_program_alone_prints_its_help(capsys):
     captured = capsys.readouterr()
     assert "Usage: tdabias [OPTIONS] COMMAND" in captured.out
     assert captured.err == ""
+
+
+def test_choices_are_listed_and_what_must_be_given_is_marked(capsys, monkeypatch):
+    options = options_of("heads", rows("heads", capsys, monkeypatch))
+    for name, choices in {
+        "--pvalue": "paired, label, paper",
+        "--dtype": "float32, float64, float16, bfloat16",
+        "--format": "table, json, csv",
+    }.items():
+        assert f"(one of {choices}; default: " in options[name]
+    assert options["--model"].rstrip(" │").endswith("(required).")
+    assert options["--category"].rstrip(" │").endswith("required without --pairs.")
+    assert "<int 99.." in options["--n-permutations"]
 
 
 def test_no_help_loads_what_only_work_needs():

@@ -29,7 +29,7 @@ def test_the_version_is_printed(capsys):
 
 def test_python_m_starts_the_command_line():
     call = [sys.executable, "-m", "tda_bias", "heads"]
-    done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT)
+    done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "Error: `model` is missing; give --model\n"
 
@@ -45,7 +45,12 @@ def test_a_mistyped_command_is_told_what_it_may_be(capsys):
 def printing(arguments: str, redirected: str, **environment: str) -> tuple[int, str, str]:
     """Exit code and both outputs of a command line whose streams go somewhere else."""
     call = f"{sys.executable} -m tda_bias {arguments} {redirected}"
-    given = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True}
+    given = {
+        "env": {**ENVIRONMENT, **environment},
+        "capture_output": True,
+        "text": True,
+        "timeout": 300,
+    }
     done = subprocess.run(call, shell=True, **given)
     return done.returncode, done.stdout, done.stderr
 
@@ -109,7 +114,7 @@ def test_a_signal_ends_with_130_and_says_what_is_kept(tiny_folder, tmp_path, nam
     process = waiting(tiny_folder, tmp_path / "out", kept=kept)
     assert process.stdout.readline() == "at work\n"
     process.send_signal(getattr(signal, name))
-    _, errors = process.communicate()
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     said = f"Interrupted. 1 finished part is kept in {tmp_path / 'out' / 'groups'}; the same"
     promised = f"{said} command goes on."
@@ -127,13 +132,32 @@ def test_what_is_ignored_stays_ignored(tiny_folder, tmp_path):
     time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate()
+    process.communicate(timeout=300)
     assert process.returncode == 130
+
+
+def test_a_signal_that_a_library_turns_into_another_error_ends_with_130():
+    """During the start; an import does it, as C extensions do."""
+    skip_where_ignored("SIGTERM")
+    module = "import os, signal, time\\nos.kill(os.getpid(), signal.SIGTERM)\\ntime.sleep(1)\\n"
+    code = (
+        "import builtins\n"
+        "whole = builtins.__import__\n"
+        "def stopped(name, *more):\n"
+        "    if name == 'rich.console':\n"
+        f"        try: exec('{module}')\n"
+        "        except KeyboardInterrupt: raise ImportError('cannot load the extension')\n"
+        "    return whole(name, *more)\n"
+        "builtins.__import__ = stopped"
+    )
+    process = started("heads", "--help", code=code)
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, output, errors) == (130, "", "")
 
 
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
     code = "import tdabias_cli.heads as h; h.compute = lambda settings, **_: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)
-    _, errors = process.communicate()
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "ZeroDivisionError" in errors

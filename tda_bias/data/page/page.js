@@ -78,9 +78,7 @@ addEventListener("afterprint", () => unfolded.forEach((place) => { place.open = 
 
 function csvOf({ names, columns }) {
   const cell = (value) => {
-    let text = String(value ?? "");
-    // A spreadsheet would take these for formulas.
-    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    const text = String(value ?? "");
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const rows = (columns[0] ?? []).map((_, row) => columns.map((column) => cell(column[row])));

@@ -1,5 +1,6 @@
 """Results at the end of a notebook's cell."""
 
+import re
 from dataclasses import fields
 from importlib.metadata import version
 from unittest.mock import MagicMock
@@ -92,6 +93,30 @@ def test_a_bar_follows_what_is_done(capsys):
         progress(3, 10)
         progress(10, 10)
     assert "10/10" in capsys.readouterr().err
+
+
+def test_what_an_earlier_run_finished_is_no_speed(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    with progress_bar("heads", log=True) as progress:
+        now[0] = 5.0  # a model is read, say
+        progress(90, 100)
+        now[0] = 6.0
+        progress(100, 100)
+    assert "100/100 [00:01<00:00, 10.00 it/s]" in capsys.readouterr().err
+
+
+def test_a_log_has_a_line_every_ten_seconds_and_one_at_the_end(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    with progress_bar("heads", log=True) as progress:
+        for second in range(26):
+            now[0] = float(second)
+            progress(second, 25)
+    shown = capsys.readouterr().err
+    assert "\r" not in shown
+    assert re.findall(r"(\d+)/25 \[", shown) == ["10", "20", "25"]
+    assert "10/25 [00:10<00:15" in shown
 
 
 def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):

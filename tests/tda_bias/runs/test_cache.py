@@ -192,6 +192,11 @@ def test_the_largest_pieces_come_first_and_equal_ones_in_their_order():
 # -- shards --
 
 
+def test_processes_need_a_folder_to_share():
+    with pytest.raises(ValueError, match="processes share the parts of a folder"):
+        Cache(None, {}, team=Shard(0, 2))
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_shards_in_any_order_compute_every_part_once_and_the_same(tmp_path, order):
     computed: list[str] = []
@@ -226,6 +231,16 @@ def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
         list(cache.each(parts(), progress=lambda *counts: told.append(counts)))
     share = [costs[number] for number in shares(costs, 3)[0]]
     assert told == [(done, sum(share)) for done in accumulate(share)]
+
+
+def test_progress_tells_what_an_earlier_run_finished_in_one_step(tmp_path):
+    told: list[tuple[int, int]] = []
+    cache = Cache(tmp_path, {"model": "m"})
+    for part in parts()[:2]:
+        cache.get(part)
+    list(cache.each(parts(), progress=lambda *counts: told.append(counts)))
+    done = [*accumulate(part.cost for part in parts())]
+    assert told == [(number, done[-1]) for number in done[1:]]
 
 
 def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):

@@ -104,7 +104,7 @@ def test_an_undefined_number_is_null_in_the_file_and_nan_in_memory():
 def test_it_fills_in_when_and_with_what_it_was_made():
     record = RunRecord(command="heads", model=ModelRecord(name="m"))
     assert {"torch", "transformers", "python"} <= set(record.packages)
-    assert record.version == 2
+    assert record.version == 3
     assert record.created is not None
 
 

@@ -191,9 +191,15 @@ def test_a_record_that_cannot_be_read_is_not_written_over_either(finished):
 
 
 def test_a_file_of_a_run_is_not_written_over(folder):
-    for path in (folder / "run.json", folder / "a.csv"):
+    (folder / "parts").mkdir()
+    part = folder / "parts" / "girl.npz"
+    part.write_bytes(b"x")
+    for path in (folder / "run.json", folder / "a.csv", part):
         with pytest.raises(InputError, match="`--to` .* is a file of the run there; choose"):
             refuse_file_of_a_run(path, setting="--to")
+    (folder / "run.json").write_text("{")
+    with pytest.raises(InputError, match="`--to` .* is a file of the run there; choose"):
+        refuse_file_of_a_run(folder / "a.csv", setting="--to")
 
 
 @pytest.mark.parametrize("path", ["", ".", "run"])
