@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -133,17 +132,12 @@ class Cache:
         self, parts: Sequence[Part], progress: Progress | None
     ) -> Iterator[Mapping[str, np.ndarray]]:
         done, cost = 0.0, sum(part.cost for part in parts)
-        # The saved parts at the start are told in one step: they say nothing of the speed.
-        saved = len([*takewhile(self._is_there, parts)])
-        for number, part in enumerate(parts, start=1):
+        for part in parts:
             arrays = self.get(part)
             done += part.cost
-            if progress is not None and number >= saved:
+            if progress is not None:
                 progress(round(done), round(cost))
             yield arrays
-
-    def _is_there(self, part: Part) -> bool:
-        return self._folder is not None and _path(self._folder, part).exists()
 
     def _header(self, part: Part) -> dict[str, Any]:
         """The description of a part, as JSON gives it back."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -185,7 +186,8 @@ def progress_bar(
 ) -> Iterator[Callable[[int, int | None], None]]:
     """A bar for whatever takes ``progress``, in a notebook and a terminal, or lines for a log.
 
-    What is done at the first call does not count as speed: an earlier run may have done it.
+    The speed is that from a second after the first call on: what an earlier run finished is told
+    within it.
 
     ```python
     with progress_bar("heads") as progress:
@@ -206,16 +208,16 @@ def progress_bar(
     # With `miniters` no other thread of tqdm's prints between two lines.
     lines: dict[str, Any] = {"file": _Lines(), "mininterval": _SECONDS_IN_A_LOG, "miniters": 1}
     with tqdm(desc=title, unit=f" {unit}", disable=quiet, **(lines if log else {})) as bar:
-        begun = False
+        first: float | None = None
 
         def moved(done: int, total: int | None) -> None:
-            nonlocal begun
-            if not begun and not quiet:
+            nonlocal first
+            bar.total, first = total, monotonic() if first is None else first
+            if monotonic() - first < 1.0:
                 bar.unpause()
                 bar.initial = bar.n = bar.last_print_n = done
-                begun = True
-            bar.total = total
-            bar.update(done - bar.n)
+            else:
+                bar.update(done - bar.n)
 
         yield moved
 

@@ -95,23 +95,27 @@ def test_a_bar_follows_what_is_done(capsys):
     assert "10/10" in capsys.readouterr().err
 
 
-def test_what_an_earlier_run_finished_is_no_speed(capsys, monkeypatch):
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds that a bar sees."""
     now = [0.0]
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    for of in ("tqdm.std.time", "tda_bias.runs.result.monotonic"):
+        monkeypatch.setattr(of, lambda: now[0])
+    return now
+
+
+def test_what_an_earlier_run_finished_is_no_speed(capsys, clock):
     with progress_bar("heads", log=True) as progress:
-        now[0] = 5.0  # a model is read, say
-        progress(90, 100)
-        now[0] = 6.0
-        progress(100, 100)
-    assert "100/100 [00:01<00:00, 10.00 it/s]" in capsys.readouterr().err
+        for now, done in ((5.0, 40), (5.5, 90), (7.5, 100)):
+            clock[0] = now
+            progress(done, 100)
+    assert "100/100 [00:02<00:00,  5.00 it/s]" in capsys.readouterr().err
 
 
-def test_a_log_has_a_line_every_ten_seconds_and_one_at_the_end(capsys, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+def test_a_log_has_a_line_every_ten_seconds_and_one_at_the_end(capsys, clock):
     with progress_bar("heads", log=True) as progress:
         for second in range(26):
-            now[0] = float(second)
+            clock[0] = float(second)
             progress(second, 25)
     shown = capsys.readouterr().err
     assert "\r" not in shown

@@ -233,16 +233,6 @@ def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
     assert told == [(done, sum(share)) for done in accumulate(share)]
 
 
-def test_progress_tells_what_an_earlier_run_finished_in_one_step(tmp_path):
-    told: list[tuple[int, int]] = []
-    cache = Cache(tmp_path, {"model": "m"})
-    for part in parts()[:2]:
-        cache.get(part)
-    list(cache.each(parts(), progress=lambda *counts: told.append(counts)))
-    done = [*accumulate(part.cost for part in parts())]
-    assert told == [(number, done[-1]) for number in done[1:]]
-
-
 def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
     """What other parts are made of, as the rankings of ``debias``."""
     computed: list[str] = []

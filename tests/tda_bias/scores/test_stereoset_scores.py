@@ -136,7 +136,7 @@ def test_a_stopped_run_goes_on_and_gives_the_same(model, tmp_path, monkeypatch):
     assert len(kept) == 2
     seen = []
     again = stereoset_scores(model, TRIPLES, progress=lambda *done: seen.append(done), **options)
-    assert seen[0] == (6, 8)  # saved
+    assert seen[:2] == [(3, 8), (6, 8)]
     assert seen[-1] == (8, 8)
     assert kept.items() <= {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.npz")}.items()
     for name in ("items", "scores", "twins", "beta"):
