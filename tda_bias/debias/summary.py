@@ -27,7 +27,7 @@ from tda_bias.stats.resampling import share_reached
 
 UNTOUCHED = "untouched"
 # Columns that have a value before.
-_BEFORE = ("rms", "sum", "lms", "lms_token")
+_BEFORE = ("rms", "sum", "lms", "lms_token", "spread")
 # What users would do instead: conditions are compared with it item by item.
 _PEER = "cda-lora"
 
@@ -57,8 +57,9 @@ def conditions_table(
         sets. Item by item, ``beta`` less the mean of the random sets, with limits that hold their
         variation too, ``than_random than_random_low than_random_high``, and less CDA by LoRA,
         ``than_cda ...``. Of a model that is merely less sure: ``beta_at_entropy``, beta where the
-        entropy of its predictions is what it was, by a ``temperature``. And ``parameters`` that
-        could change.
+        entropy of its predictions is what it was, by a ``temperature``, and ``spread_before
+        spread``, beta in standard deviations of the items' log-odds. And ``parameters`` that could
+        change.
 
         Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
         than five have no interval; the untouched model's are targets.
@@ -158,6 +159,8 @@ def condition_row(
         "lms_fell": float(fell),
         "beta_at_entropy": np.nan,
         "temperature": np.nan,
+        "spread_before": before.mean() / _items(trained, "odds", before=True).std(),
+        "spread": after.mean() / _items(trained, "odds").std(),
         "parameters": float(np.mean([t.after["parameters"] for t in own])),
     }
     points = [points_of_pairs(t) for t in own]
@@ -177,7 +180,7 @@ def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, str) or name in ("heads", "folds"):
             continue
         values = np.array([row[name] for row in rows])
-        sizes = name in ("beta", "sum", "beta_at_lms")
+        sizes = name in ("beta", "sum", "beta_at_lms", "spread")
         means[name] = float(np.abs(values).mean() if sizes else values.mean())
     passed = sum(row["guard"] == "pass" for row in rows)
     means["guard"] = f"{passed} of {len(rows)} pass"

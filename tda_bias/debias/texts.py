@@ -105,6 +105,7 @@ class Answers:
     Attributes:
         gap: Beta per token; without twins the log-odds per token.
         total: The same of sums over tokens.
+        odds: Log-odds per token.
         language: Share of the two comparisons with the unrelated text that are won, by sums.
         language_per_token: The same by means over tokens.
         relatedness: Per token.
@@ -112,6 +113,7 @@ class Answers:
 
     gap: Float[np.ndarray, " item"]
     total: Float[np.ndarray, " item"]
+    odds: Float[np.ndarray, " item"]
     language: Float[np.ndarray, " item"]
     language_per_token: Float[np.ndarray, " item"]
     relatedness: Float[np.ndarray, " item"]
@@ -257,6 +259,7 @@ class TwinTexts:
         return Answers(
             gap=per_token.gaps().numpy(),
             total=sums.gaps().numpy(),
+            odds=(per_token.originals[:, 0] - per_token.originals[:, 1]).numpy(),
             language=language_wins(*sums.originals.numpy().T),
             language_per_token=language_wins(*per_token.originals.numpy().T),
             relatedness=relatedness(per_token.originals).numpy(),

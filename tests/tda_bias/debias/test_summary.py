@@ -34,13 +34,14 @@ GROUPS = [f"t{n // 2}" for n in range(24)]
 FOLDS = [
     Fold(n, np.arange(12, 20), np.arange(20, 24), np.arange(2 * n, 2 * n + 2)) for n in range(6)
 ]
+SCATTER = np.random.default_rng(1).normal(0, 0.5, 24)
 BEFORE = np.random.default_rng(0).normal(0.2, 0.05, 24)
 
 
 def answers(gap, language):
     """Answers in which sums are ten times the gaps."""
     of_items = np.full(len(gap), language)
-    return Answers(gap, 10 * gap, of_items, of_items, 0 * gap)
+    return Answers(gap, 10 * gap, gap + SCATTER[: len(gap)], of_items, of_items, 0 * gap)
 
 
 def result(
@@ -173,6 +174,14 @@ def test_p_compares_where_the_language_model_score_has_fallen_by_a_point():
     assert table.loc["random", "lms_fell"] == 0
     assert table.loc["effect", "p"] == pytest.approx(2 / 3)
     assert table.loc[["untouched", "all", "random"], "p"].isna().all()
+
+
+def test_beta_is_also_given_in_spreads_of_the_log_odds():
+    row = by_name(study(0.5, [0.5]), Protocol(n_random=1)).loc["effect"]
+    before = BEFORE[:12]
+    odds = 0.5 * before + np.tile(SCATTER[:2], 6)
+    assert row["spread"] == pytest.approx(0.5 * before.mean() / odds.std())
+    assert row["parameters"] == 2
 
 
 def of_effect(table, protocol, **more):

@@ -137,7 +137,7 @@ def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(
 
 
 def check(step=0, loss=1.0, lms=80.0, lms_per_token=70.0, log_ppl=3.0):
-    test = Answers(*[np.zeros(0)] * 5)
+    test = Answers(*[np.zeros(0)] * 6)
     return Check(step, loss, 0.1, lms, lms_per_token, log_ppl, test)
 
 
