@@ -275,15 +275,18 @@ def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, Placeb
 
 
 def _inside(result: HeadBias, at: Path) -> HeadBias | None:
-    """The control of a run in a folder; None if it cannot be read, or is of another run.
+    """The control of a run in a folder; None without one, or if it is of other settings or data.
 
-    An older one that lies there must not end a new run after all its work.
+    One of an earlier version that lies there must not end a new run after all its work.
     """
     from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.record import EarlierRunError
 
+    if not (at / "run.json").is_file():
+        return None
     try:
         control = HeadBias.load(at)
-    except InputError:
+    except EarlierRunError:
         return None
     of_run, of_control = (
         [

@@ -22,10 +22,10 @@ from tda_bias.debias.experiment import (
 )
 from tda_bias.debias.protocol import RANDOM, Protocol, conditions
 from tda_bias.debias.saved_model import ABOUT, save_debiased
-from tda_bias.debias.summary import quantity_of
+from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
-from tda_bias.runs.record import DataRecord, RunRecord
+from tda_bias.runs.record import DataRecord
 from tda_bias.runs.result import SavedResult, summary_html, writing_run
 from tda_bias.runs.text import Finding, counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
@@ -44,39 +44,6 @@ _CONDITIONS = {
 }  # fmt: skip
 _FRONTIER = {"condition": str, "draw": int, "check": int, "perplexity": float, "beta": float}
 _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
-
-
-class DebiasRecord(RunRecord):
-    """Everything needed to repeat an experiment, and its outcome.
-
-    Attributes:
-        category: Of the triples.
-        protocol: The protocol, as it was fixed before the first step.
-        protocol_hash: Its hash, with what it was applied to.
-        fixed: When that was written, in UTC.
-        folds: Targets that train, validate and test, fold by fold.
-        neutral: Source and revision of the neutral text.
-        matching: Whether random heads were of the same layers as the first ranking's.
-        recommended: The condition whose model is saved: chosen on validation targets, or asked for.
-        unchanged: Whether that model is the original: no check of its training passed the guards.
-        verdict: The outcome, in words.
-        broken: Trainings in which numbers became undefined, and at which step.
-        twins: How twins came about; None without.
-    """
-
-    command: str = "debias"
-    category: str
-    protocol: Protocol
-    protocol_hash: str
-    fixed: str
-    folds: list[dict[str, Any]]
-    neutral: dict[str, Any]
-    matching: str
-    recommended: str
-    unchanged: bool = False
-    verdict: str
-    broken: tuple[str, ...] = ()
-    twins: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, repr=False)

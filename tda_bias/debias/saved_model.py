@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias.corpus import SELF
 from tda_bias.debias.experiment import PROTOCOL, Experiment, learner_of
 from tda_bias.debias.learners import HeadLora
-from tda_bias.debias.summary import quantity_of
+from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import Trained
 from tda_bias.models.load import LanguageModel, load_language_model
@@ -39,9 +39,6 @@ from tda_bias.stats.resampling import generator
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
-
-if TYPE_CHECKING:
-    from tda_bias.debias.run_debias import DebiasRecord
 
 # What a model folder says of its training: a card to read, and a record for `tdabias confirm`.
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"

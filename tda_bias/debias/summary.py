@@ -22,6 +22,7 @@ from tda_bias.debias.training import (
     passes,
     points_of_pairs,
 )
+from tda_bias.runs.record import RunRecord
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import share_reached
 
@@ -30,6 +31,39 @@ UNTOUCHED = "untouched"
 _BEFORE = ("rms", "sum", "lms", "lms_token", "spread")
 # What users would do instead: conditions are compared with it item by item.
 _PEER = "cda-lora"
+
+
+class DebiasRecord(RunRecord):
+    """Everything needed to repeat an experiment, and its outcome.
+
+    Attributes:
+        category: Of the triples.
+        protocol: The protocol, as it was fixed before the first step.
+        protocol_hash: Its hash, with what it was applied to.
+        fixed: When that was written, in UTC.
+        folds: Targets that train, validate and test, fold by fold.
+        neutral: Source and revision of the neutral text.
+        matching: Whether random heads were of the same layers as the first ranking's.
+        recommended: The condition whose model is saved: chosen on validation targets, or asked for.
+        unchanged: Whether that model is the original: no check of its training passed the guards.
+        verdict: The outcome, in words.
+        broken: Trainings in which numbers became undefined, and at which step.
+        twins: How twins came about; None without.
+    """
+
+    command: str = "debias"
+    category: str
+    protocol: Protocol
+    protocol_hash: str
+    fixed: str
+    folds: list[dict[str, Any]]
+    neutral: dict[str, Any]
+    matching: str
+    recommended: str
+    unchanged: bool = False
+    verdict: str
+    broken: tuple[str, ...] = ()
+    twins: dict[str, Any] | None = None
 
 
 def conditions_table(

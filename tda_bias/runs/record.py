@@ -35,6 +35,10 @@ def package_versions() -> dict[str, str]:
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 
 
+class EarlierRunError(InputError):
+    """A run whose record is of an earlier version of tdabias."""
+
+
 class RecordPart(BaseModel):
     """A part of a record. It keeps entries it does not know: a subclass may."""
 
@@ -186,7 +190,7 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
             f"one reads {VERSION}); update tdabias"
         )
     if isinstance(version, int) and version < VERSION:
-        raise InputError(
+        raise EarlierRunError(
             f"{where} was written by an earlier tdabias; run the command again with --overwrite"
         )
     if values.pop("checksum", None) != checksum(values) or "command" not in values:

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
 from tda_bias.runs.text import counted
+from tda_bias.types import InputError
 from tdabias_cli.heads import HeadsSettings, finding
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
@@ -251,14 +252,14 @@ def test_controls_of_other_settings_are_not_shown_as_those_of_the_run(ran, chang
         assert (said in lines) == there
 
 
-def test_controls_that_cannot_be_read_do_not_end_a_run(ran, tmp_path):
-    """Those of an older run may lie in its folder."""
+def test_a_control_of_an_earlier_version_does_not_end_a_run_and_a_damaged_one_does(ran, tmp_path):
     out = copytree(ran[0], tmp_path / "out")
-    (out / "untrained" / "run.json").write_text("{}")
+    (out / "untrained" / "run.json").write_text('{"version": 1}')
+    result = HeadBias.load(out)
+    assert "Untrained control:" not in " ".join(finding(result, out, "gender").control)
     (out / "placebo-role" / "heads.parquet").unlink()
-    lines = " ".join(finding(HeadBias.load(out), out, "gender").control)
-    assert "Untrained control:" not in lines
-    assert "Placebo twins" not in lines
+    with pytest.raises(InputError, match=r"heads\.parquet"):
+        finding(result, out, "gender")
 
 
 @pytest.mark.parametrize(
