@@ -442,7 +442,7 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """How often a p rejects or an interval holds, out of so many cases each."""
+    """Share of simulated cases in which a p rejects, or an interval holds, by condition."""
 
     name: str
     cases: int

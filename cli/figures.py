@@ -52,12 +52,12 @@ def figures(settings: FiguresSettings) -> None:
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
     opened, entries = with_parts(settings.runs), catalogue()
-    drawable = dict.fromkeys(entry.command for entry in entries if entry.command)
+    drawable = {entry.command: entry.typed for entry in entries if entry.command}
     for run in opened:
         if run.folder in settings.runs and run.command not in drawable:
             raise InputError(
                 f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(drawable).replace('ablate curve', 'ablate --curve')}"
+                f"runs of {', '.join(drawable.values())}"
             )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []

@@ -331,7 +331,7 @@ def mine(settings: MineSettings) -> None:
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
-    """What was mined, the pipeline with its version, and the file that keeps the state."""
+    """Counts of templates, the pipeline with its version, and the file that keeps the state."""
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 

@@ -27,7 +27,7 @@ _PER = {"sum": "by sums", "mean": "per token"}
 
 
 class BetaAgreementRecord(TwoRunsRecord):
-    """Everything needed to repeat it."""
+    """Everything needed to repeat a comparison of two target effects."""
 
     compares: Literal["beta"] = "beta"
 

@@ -40,7 +40,7 @@ class TwoRunsRecord(RunRecord):
 
 
 class HeadsComparisonRecord(TwoRunsRecord):
-    """The same of two maps."""
+    """Everything needed to repeat a comparison of two maps."""
 
     compares: Literal["heads"] = "heads"
     after: HookedModelRecord

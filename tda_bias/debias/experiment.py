@@ -65,6 +65,8 @@ from tda_bias.triples import triple_ids
 from tda_bias.types import HeadId, InputError, Progress
 
 PROTOCOL, _TRAININGS = "protocol.json", "trainings"
+# Conditions that are many, or learn whole models.
+_CAN_BE_LARGE = (RANDOM, *CONTROLS)
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,11 @@ class Experiment:
         return Retention(self.corpus.model, self.corpus.neutral.report.ids).entropy()
 
     def keeps(self, condition: Condition, fold: Fold) -> bool:
-        """Tell whether what a training learns is kept, which of controls can be whole models.
+        """Tell whether what a training learns is kept.
 
-        Of these it is where it is to be saved, and is the only training of the condition.
+        Of a control it is where it is to be saved, and is the only training of the condition.
         """
-        if condition.name not in (RANDOM, *CONTROLS):
+        if condition.name not in _CAN_BE_LARGE:
             return True
         saved = fold is self.folds[-1] and condition.name in self.save and condition.draw <= 0
         return saved and len(trials(self.protocol, condition)) == 1
@@ -355,7 +357,6 @@ def _training_part(
     """The part that holds a training, with what it learned where that is kept."""
     fold, condition = training.fold, training.condition
     corpus, protocol = experiment.corpus, experiment.protocol
-    control = condition.name in (RANDOM, *CONTROLS)
     keep = keep or experiment.keeps(condition, fold)
 
     def trained() -> dict[str, np.ndarray]:
@@ -374,7 +375,8 @@ def _training_part(
             found.values = {}
         return found.arrays()
 
-    name = f"fold {fold.number} {condition.part} {training.trial}" + " kept" * (keep and control)
+    large = condition.name in _CAN_BE_LARGE
+    name = f"fold {fold.number} {condition.part} {training.trial}" + " kept" * (keep and large)
     heads = [str(head) for head in training.heads]
     return _part(name, fold, protocol.steps(len(fold.train)), trained, heads=heads)
 

@@ -118,7 +118,7 @@ def save_debiased(
 
 
 def _about(experiment: Experiment, trained: Trained, record: DebiasRecord) -> dict[str, Any]:
-    """What the model's folder says of its training."""
+    """Entries of ``debias.json`` in the model's folder."""
     source = experiment.corpus.neutral.source
     return {
         "format": "tdabias debias 3",

@@ -184,7 +184,7 @@ class PatternReader:
             return patterns
 
     def _check(self, faults: Mapping[int, Tensor], length: Int[Tensor, " text"]) -> None:
-        """What was measured of a pass: the device is waited for here only."""
+        """Check the rows of a pass, and note the worst; only here is the device waited for."""
         for layer, of_layer in faults.items():
             worst, failed, undefined, later = of_layer.tolist()
             if later > 0:

@@ -200,7 +200,7 @@ class TextsRecord(RecordPart):
 
 
 def texts_record(groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]]) -> TextsRecord:
-    """What was compared; token ids are those of the triples, twins apart."""
+    """The record of tokenised groups; its counts and its hash are of the triples, not the twins."""
     contexts = [context for group in groups for context in group.contexts]
     return TextsRecord(
         groups=len(groups),

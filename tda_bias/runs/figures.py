@@ -175,6 +175,11 @@ class Entry:
     holds: Callable[[Run], bool] = lambda run: True  # whether a run has what it draws
     option: str = ""  # what the command needs for that, for messages
 
+    @property
+    def typed(self) -> str:
+        """The command as it is typed: ``ablate --curve``."""
+        return self.command.replace(" ", " --")
+
 
 def drawings(
     runs: Sequence[Run],
@@ -217,8 +222,8 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
     if len(usable) < entry.fewest:
         if asked:
             number = "a run" if entry.fewest == 1 else f"{entry.fewest} runs or more"
-            typed = entry.command.replace(" ", " --") + entry.option
-            raise InputError(f"{entry.name} needs {number} of `tdabias {typed}`; got {len(usable)}")
+            typed = f"tdabias {entry.typed}{entry.option}"
+            raise InputError(f"{entry.name} needs {number} of `{typed}`; got {len(usable)}")
         return
     together: dict[object, list[Run]] = {}
     for run in usable:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import xxhash
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tda_bias.runs.files import RECORD, now, to_json
 from tda_bias.types import Attention, InputError
 
-VERSION = 3
+Version = Literal[3]
+(VERSION,) = get_args(Version)
 V = TypeVar("V")
 # Commands that leave runs, as messages name them.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
@@ -89,7 +90,7 @@ class FileRecord(RecordPart):
 class RunRecord(RecordPart):
     """Entries of a run that every command writes."""
 
-    version: Literal[3] = 3
+    version: Version = VERSION
     command: str
     tdabias: str | None = Field(default_factory=lambda: installed("tdabias"))
     created: str | None = Field(default_factory=now)  # in UTC

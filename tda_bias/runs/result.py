@@ -212,7 +212,9 @@ def progress_bar(
 
         def moved(done: int, total: int | None) -> None:
             nonlocal first
-            bar.total, first = total, monotonic() if first is None else first
+            if first is None:
+                first = monotonic()
+            bar.total = total
             if monotonic() - first < 1.0:
                 bar.unpause()
                 bar.initial = bar.n = bar.last_print_n = done

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 PER = {"sum": "sum", "mean": "per token"}
 # Which text is longer, by the sign of the difference in tokens.
 _LONGER = ((1, "longer"), (0, "as long"), (-1, "shorter"))
+# The official way to read intrasentence items, by kind of model.
+_OFFICIAL = {
+    "causal": "whole sentences per token after the model's start token (--start bos)",
+    "masked": "the words that fill the blank",
+}
 
 # -- triples ---------------------------------------------------------------------------------------
 
@@ -216,12 +221,6 @@ def sentences_finding(run: SentenceScores) -> Finding:
         power=list(dict.fromkeys(_power(table, row) for row in rows)),
         details=[*_sentences_by_length(run, "mean"), *details],
     )
-
-
-_OFFICIAL = {
-    "causal": "whole sentences per token after the model's start token (--start bos)",
-    "masked": "the words that fill the blank",
-}
 
 
 def _sentences_by_length(run: SentenceScores, scoring: str) -> list[str]:
