@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import yaml
 
 from tda_bias.models.hooked import LoadedModel as LoadedModel
 from tda_bias.models.hooked import bridge_model as bridge_model
 from tda_bias.models.hooked import first_sentence
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
+from tda_bias.runs.settings import parse_yaml
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
@@ -381,12 +381,13 @@ def read_device_map(source: str) -> str | dict[str, str | int]:
     if source in _DEVICE_MAPS:
         return source
     try:
-        content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = Path(source).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise InputError(
             f"`device_map` must be {', '.join(_DEVICE_MAPS)} or a readable file; {source!r}: "
             f"{str(error).splitlines()[0]}"
         ) from None
+    content = parse_yaml(text, f"`device_map` {source}")
     if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")
     for part, place in content.items():

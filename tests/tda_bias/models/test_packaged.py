@@ -89,6 +89,14 @@ def test_weights_that_are_not_the_published_ones_are_refused(model, tmp_path):
         model.convert([file], made)
 
 
+@pytest.mark.parametrize("content", [b"no archive", b""])
+def test_an_archive_that_is_damaged_is_one_line(content, tmp_path):
+    file = tmp_path / "model.zip"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="minilm-l6 hold a damaged archive; reinstall"):
+        MINILM.convert([file], tmp_path)
+
+
 # -- SmolLM2 --
 
 

@@ -60,7 +60,8 @@ def folder_of(tokenizer, tmp_path):
         ("{transformer: moon}", "'transformer' must be on cpu, disk or a device; got 'moon'"),
         ("{transformer: meta}", "must be on cpu, disk or a device; got 'meta'"),
         ("{transformer: [cpu]}", "must be on cpu, disk or a device"),
-        ("{a: b: c}", "must be auto, balanced or a readable file"),
+        ("{a: b: c}", "`device_map` .* is not YAML"),
+        ("wte: cpu\nwte: disk", "is not YAML .line 2.: 'wte' stands there twice"),
     ],
 )
 def test_a_file_that_is_no_map_is_one_line(tmp_path, content, message):
