@@ -136,7 +136,13 @@ def battery(
 
     def own_pairs(name: str) -> Measure:
         with given_as(name if name in files else "pairs"):
-            return pair_measure(load_pairs(name, data=files.get(name), limit=limit))
+            made = pair_measure(load_pairs(name, data=files.get(name), limit=limit))
+        if made.name in {*makers} - {*SETS, "pairs"}:
+            raise InputError(
+                f"`pairs` {name}: a set cannot be named {made.name!r}, as another measure is; give "
+                "it another name"
+            )
+        return made
 
     def windows(sample: int | None) -> dict[str, Any]:
         read = load_neutral_text(text)

@@ -89,6 +89,17 @@ def test_a_set_that_pairs_names_takes_the_place_of_the_presets_sample(nothing_th
         battery("smoke", **nothing_there | {"crows": "no"}, only=["pairs"], pairs="crows")
 
 
+def test_a_set_of_ones_own_has_no_measures_name(nothing_there, tmp_path):
+    """Its numbers would stand in the table under that measure's name."""
+    pair = {"id": 1, "group": "old", "more": "The man sat.", "less": "The man ran."}
+    given = nothing_there | {"only": ["pairs"]}
+    with pytest.raises(InputError, match="cannot be named 'pvf', as another measure is"):
+        battery("smoke", **given, pairs=str(write_lines(tmp_path, pair, name="pvf.jsonl")))
+    own = write_lines(tmp_path, pair, name="pairs.jsonl")
+    [measure], _ = battery("smoke", **given, pairs=str(own))
+    assert measure.name == "pairs"
+
+
 def test_target_effects_of_texts_without_twins_are_listed(nothing_there):
     only = {"only": ["stereoset"], "category": "gender"}
     assert battery("smoke", **nothing_there, **only)[1] == []
