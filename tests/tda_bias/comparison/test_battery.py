@@ -90,7 +90,7 @@ def test_a_set_that_pairs_names_takes_the_place_of_the_presets_sample(nothing_th
 
 
 def test_a_set_of_ones_own_has_no_measures_name(nothing_there, tmp_path):
-    """Its numbers would stand in the table under that measure's name."""
+    """The saved answers and the record of both would have one name."""
     pair = {"id": 1, "group": "old", "more": "The man sat.", "less": "The man ran."}
     given = nothing_there | {"only": ["pairs"]}
     with pytest.raises(InputError, match="cannot be named 'pvf', as another measure is"):
