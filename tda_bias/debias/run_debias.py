@@ -151,7 +151,7 @@ def run_debias(
         twins=experiment.twins,
     )
     for earlier in folder.glob("model-*"):
-        if (earlier / ABOUT).is_file():
+        if earlier.name.removeprefix("model-") not in others and (earlier / ABOUT).is_file():
             shutil.rmtree(earlier)
     heads = save_debiased(experiment, best, record, row, folder / "model")
     for name in others:

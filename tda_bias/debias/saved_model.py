@@ -44,6 +44,8 @@ from tda_bias.types import InputError, Triple
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
 # And that `tdabias confirm` has looked at it, or at another model of its run.
 LOOK = "look.json"
+# Where it puts what it found, unless told otherwise.
+FOUND = "confirm"
 # So many texts show whether two models are the same.
 _PROBES = 3
 
@@ -109,8 +111,10 @@ def save_debiased(
         (stage / CARD).write_text(card, encoding="utf-8")
         (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
         taken = look_of_run(folder.parent, experiment.identity)
-        if taken.is_file():
+        if taken.is_file():  # what was found cannot be found again
             shutil.copy(taken, stage / LOOK)
+            if (folder / FOUND).is_dir():
+                shutil.copytree(folder / FOUND, stage / FOUND)
     model.hf_model.load_state_dict(before)
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)

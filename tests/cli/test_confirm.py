@@ -188,10 +188,13 @@ def test_targets_that_were_trained_on_are_refused_and_no_look_is_spent(model, pa
     assert not (model / "look.json").exists()
 
 
-def test_there_is_one_look_and_no_second(model, command, pairs, tmp_path, capsys):
-    file = pairs("nurse", "cook", "king")
-    out = tmp_path / "out"
-    assert run(["confirm", str(model), "--pairs", str(file), "--out", str(out)]) == 0
+@pytest.mark.parametrize("name", ["model", "model-random"])
+def test_there_is_one_look_and_no_second(name, command, pairs, tmp_path, capsys):
+    command = [*command[:-4], "--out", str(tmp_path / "run"), *command[-2:]]
+    assert run(command) == 0
+    file, model = pairs("nurse", "cook", "king"), tmp_path / "run" / name
+    out = model / "confirm"
+    assert run(["confirm", str(model), "--pairs", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "POWER    With 3 targets a change of " in printed
     assert "Mean log-odds of 6 items of 3 targets that no training saw" in printed
@@ -207,6 +210,7 @@ def test_there_is_one_look_and_no_second(model, command, pairs, tmp_path, capsys
                 capsys.readouterr()
                 assert run(["confirm", str(place), "--pairs", str(file)]) == 2
                 assert "a second look with the same protocol" in capsys.readouterr().err
+    assert json.loads((out / "summary.json").read_text()) == summary
 
 
 @pytest.mark.parametrize(("left", "less"), [(0.1, True), (-0.1, True), (-0.99, False)])
