@@ -316,10 +316,11 @@ def _part(
 
 
 def give_back_memory() -> None:
-    """Give freed memory back to the system, where the C library is glibc.
+    """Give freed memory back: to other processes on the GPU, and to a system with glibc.
 
-    It keeps what tensors of some megabytes leave behind, in pieces that add up over many tasks.
+    glibc keeps what tensors of some megabytes leave behind, in pieces that add up over many tasks.
     """
+    torch.cuda.empty_cache()  # does nothing where no GPU was used
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
