@@ -262,8 +262,13 @@ class Computing:
             return None
         if module.weight not in self._rounded:
             self._rounded[module.weight] = module.weight.detach().bfloat16()
-        weight = self._rounded[module.weight]
-        return lambda given: nn.functional.linear(given, weight, module.bias)
+        rounded = self._rounded[module.weight]
+
+        def product(given: Tensor) -> Tensor:
+            half = torch.is_autocast_enabled(self._device)
+            return nn.functional.linear(given, rounded if half else module.weight, module.bias)
+
+        return product
 
 
 def in_single_precision(weight: Tensor, bias: Tensor | None, given: Tensor) -> Tensor:

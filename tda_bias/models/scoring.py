@@ -188,8 +188,10 @@ class Scorer:
         if self._model.kind == "permutation":
             whole = _with_hidden_places(trees)
         else:
-            self._refuse_looking_ahead(trees)
-            self.check_sharing(trees)
+            # Rounding, as in `Computing`, would look like a text that is read differently.
+            with torch.autocast(self._model.device.type, enabled=False):
+                self._refuse_looking_ahead(trees)
+                self.check_sharing(trees)
             whole = whole_trees(trees) if self.packed else separate_paths(trees)
         if not self.packed:
             self._model.check_length(max(map(len, whole.rows), default=0))
@@ -346,8 +348,7 @@ def _can_pack(model: LanguageModel, trees: Sequence[TokenTree]) -> bool:
 
 
 def _allowed(model: LanguageModel) -> float:
-    half = model.dtype.itemsize <= 2 or torch.is_autocast_enabled(model.device.type)
-    return _TOLERANCE * (100 if half else 1.0)
+    return _TOLERANCE * (100 if model.dtype.itemsize <= 2 else 1.0)
 
 
 def _attention_window(model: LanguageModel) -> int | None:
@@ -412,7 +413,8 @@ def _refuse_difference(
     *others: Float[np.ndarray, " reading"],
 ) -> None:
     difference = max(float(np.abs(alone - other).max()) for other in others)
-    if difference > _allowed(model):
+    # Half precision alone may come to more than what decides if rows are shared.
+    if difference > (0.5 if model.dtype.itemsize <= 2 else _TOLERANCE):
         raise InputError(
             f"`model` {model.name} ({model.architecture}) reads a text differently in a batch than "
             f"alone: log-probabilities differ by {difference:.2g}; it cannot be scored"
