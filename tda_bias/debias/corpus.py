@@ -43,7 +43,7 @@ SELF = "self"
 _NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
 _GENDER_AGREEMENT = "blimp_gender_agreement"
 # Words that passages begin with, passages that are written side by side, and that are read so.
-_FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
+_FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 80, 8
 
 
 @dataclass(frozen=True)

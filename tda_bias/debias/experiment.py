@@ -104,6 +104,11 @@ class Experiment:
         """The folds that test: all but the final fit."""
         return [fold for fold in self.folds if fold.number != FINAL]
 
+    @property
+    def steps(self) -> int:
+        """Steps of a whole training in the first fold."""
+        return self.protocol.steps(len(self.folds[0].train))
+
     def targets(self, fold: Fold) -> dict[str, list[str]]:
         """Names of the targets of a fold's parts, and of their twins."""
         items, parts = self.corpus.items, fold.parts()
@@ -151,10 +156,9 @@ class Experiment:
         """The trainings that are to come, and the protocol that was fixed for them."""
         every = conditions(self.protocol)
         n = len(self.tested) * sum(len(trials(self.protocol, condition)) for condition in every)
-        steps = self.protocol.steps(len(self.folds[0].train))
         shared = f", shared by {team.count} processes" if team is not None else ""
         return (
-            f"{counted(n, 'training')} of {counted(steps, 'step')}{shared}. Protocol "
+            f"{counted(n, 'training')} of {counted(self.steps, 'step')}{shared}. Protocol "
             f"{self.identity[:12]}, fixed {self.fixed}."
         )
 

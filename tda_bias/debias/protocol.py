@@ -156,7 +156,7 @@ class Protocol(BaseModel):
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "smoke": {
-        "by": ("effect",), "n_random": 3, "folds_run": 1, "epochs": 2, "train_items": 36,
+        "by": ("effect",), "n_random": 2, "folds_run": 1, "epochs": 1, "train_items": 36,
         "check_items": 36, "watched": 48,
     },
     "full": {

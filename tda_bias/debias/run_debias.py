@@ -186,7 +186,9 @@ def _judged(
     if len(experiment.folds) > 1:
         unchanged = sum(own.trajectory.best == 0 for own in results[condition])
     quantity = quantity_of(experiment.twins)
-    said = verdict(row, table, experiment.protocol, quantity=quantity, unchanged=unchanged)
+    said = verdict(
+        row, table, experiment.protocol, experiment.steps, quantity=quantity, unchanged=unchanged
+    )
     if trained.trajectory.best == 0:
         said += " No check passed the guards: the model that is saved is the original."
     return trained, row, said
@@ -199,14 +201,15 @@ def verdict(
     row: Mapping[Any, Any],
     table: pd.DataFrame,
     protocol: Protocol,
+    steps: int,
     *,
     quantity: str = "beta",
     unchanged: int = 0,
 ) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
 
-    The first is said of the condition of a row, the second of the rankings of a table. In
-    ``unchanged`` trainings of the condition no check passed the guards.
+    The first is said of the condition of a row, the second of the rankings of a table. A training
+    has so many ``steps``; in ``unchanged`` trainings of the condition no check passed the guards.
     """
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
@@ -223,10 +226,8 @@ def verdict(
         trainings = counted(unchanged, "training")
         text += f" In {trainings} no check passed the guards: there the model stays as it was."
     text += f" {_helped(table, protocol)}"
-    if protocol.train_items is not None:
-        steps = protocol.steps(protocol.train_items)
-        if steps < _ENOUGH_STEPS:
-            text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
+    if steps < _ENOUGH_STEPS:
+        text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
     return text
 
 

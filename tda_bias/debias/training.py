@@ -403,6 +403,10 @@ def _read_at_best(
     learner.load(best)
     learner.check()
     trajectory.after["parameters"] = np.array(learner.n_values)
+    if trajectory.best == 0:  # the untouched model, which was read
+        known = trajectory.before if everything else {"log_ppl": trajectory.before["log_ppl"]}
+        trajectory.after |= known
+        return
     with Computing(corpus.model, protocol.precision).running(), learner.running():
         trajectory.after["log_ppl"] = _report_ppl(corpus)
         if everything:

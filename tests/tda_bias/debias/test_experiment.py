@@ -58,6 +58,7 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
     assert own.corpus.model.weight_hash() == before
     n_trials = sum(len(trials(own.protocol, condition)) for condition in results)
     assert moved[-1] == (2 * n_trials, 2 * n_trials)
+    assert own.steps == 2
     assert [step for step, _ in moved] == sorted(step for step, _ in moved)
     assert [condition.name for condition in results] == [
         "effect", "random", "random", "all", *CONTROLS,

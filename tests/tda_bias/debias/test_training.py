@@ -15,10 +15,13 @@ from tda_bias.debias.training import (
     Batch,
     Check,
     Trajectory,
+    _report_ppl,
     keeps_pairs,
     least_biased,
     loss_of,
+    readings,
 )
+from tda_bias.models.hooks import Computing
 from tda_bias.scores.perplexity import log_perplexity
 from tda_bias.types import HeadId, InputError
 
@@ -147,6 +150,18 @@ def chosen(*checks, **changes):
         found.checks.append(replace(own, step=number))
         training.choose(found, Protocol(**changes))
     return found
+
+
+def test_where_no_check_passes_the_readings_are_the_untouched_models(setting, trained, monkeypatch):
+    monkeypatch.setattr(training, "keeps_language", lambda check, start, _: check is start)
+    found = trained(*setting)
+    assert found.best == 0
+    assert "other profession" in found.after
+    assert found.after.keys() == {*found.before, "parameters"}
+    with Computing(setting[0].model, "float32").running():
+        read = {"log_ppl": _report_ppl(setting[0]), **readings(setting[0])}
+    for name, values in read.items():
+        np.testing.assert_array_equal(found.after[name], values)
 
 
 def test_it_stops_after_three_checks_without_gain():
