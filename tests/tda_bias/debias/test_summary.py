@@ -285,7 +285,10 @@ def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_leas
     [
         (0.2, [0.8] * 3, 6, "cannot be told from so few random sets", "nan"),
         (0.2, [0.8] * 20, 6, ": less of the bias is left. Choosing heads helped", "guard"),
+        (0.2, [0.8] * 19, 6, ": less of the bias is left. Choosing heads helped", "guard"),
+        (0.2, [0.8] * 18, 6, "cannot be told from so few random sets", "nan"),
         (0.8, [0.7] * 20, 6, "did not help beyond chance", "nan"),
+        (0.8, [0.7] * 19, 6, "did not help beyond chance", "nan"),
         (0.2, [0.8] * 20, 2, "2 folds are too few to say more", "nan"),
         (0.2, [0.8], 1, "1 fold is too few to say more", "nan"),
         (0.2, [0.8], 1, "of 1 random set, before correcting for 1 ranking)", "nan"),
