@@ -73,8 +73,7 @@ EXAMPLES = {
     "compare": "tdabias compare smollm2-135m without-four --data starter --limit 3 "
     "--only stereoset --only winogender --out compared",
     "crossref": "tdabias crossref runs/items/heads runs/items/stereoset --items",
-    "debias": f"tdabias debias {_HEADS} --n-random 3 --epochs 3 "
-    "--out runs/smollm2-135m/debias-gender",
+    "debias": f"tdabias debias {_HEADS} --out runs/smollm2-135m/debias-gender",
     "reproduce": f"tdabias reproduce {_HEADS} --limit 3 --n-permutations 99",
     "report": f"tdabias report {_RUN} --out report.html",
     "figures": f"tdabias figures {_RUN} --as png",
