@@ -79,10 +79,10 @@ class Protocol(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    how: Literal["gates", "tune", "lora"] = Field(
-        "gates",
-        description="what learns: gates (one number per head, folded into the weights), tune (the "
-        "heads' weights), lora (an adapter on them)",
+    how: Literal["tune", "gates", "lora"] = Field(
+        "tune",
+        description="what learns: tune (the heads' weights), gates (one number per head, folded "
+        "into the weights), lora (an adapter on them)",
     )
     by: Annotated[tuple[Ranking, ...], WithCommas] = Field(
         ("effect",),

@@ -21,7 +21,7 @@ TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2
 CONTROLS = "placebo,plain,full,cda-lora,leace,steering"
 LOOSE = ("--allowed", "100")
 WHOLE = (
-    *LOOSE, "--rank-by", "effect,mediation", "--n-random", "2", "--controls", CONTROLS,
+    *LOOSE, "--how", "gates", "--rank-by", "effect,mediation", "--n-random", "2", "--controls", CONTROLS,
     "--folds", "2", "--epochs", "6", "--train-items", "24", "--limit", "6",
 )  # fmt: skip
 SMALL = ("--n-random", "1", "--epochs", "1", "--train-items", "4")
@@ -409,7 +409,7 @@ def test_without_twins_it_is_log_odds_that_are_trained_measured_and_named(
     )
     assert status == 0, error
     card = (out / "model" / "README.md").read_text(encoding="utf-8")
-    assert "training effect changed log-odds per token" in " ".join(printed.split())
+    assert "changed log-odds per token" in " ".join(printed.split())
     assert "| log-odds, nats per token |" in card
     for said in (printed.lower().replace(str(out), ""), card.partition("## Audit")[0].lower()):
         assert "beta" not in said

@@ -104,7 +104,7 @@ def test_the_hash_knows_every_setting_and_what_it_is_applied_to():
     base = Protocol()
     hashes = {protocol_hash(base, {"weights": "a"}), protocol_hash(base, {"weights": "b"})}
     changed = {
-        "allowed": 2.0, "seed": 1, "top": 3, "by": ("gates",), "anchor": (2.0,), "how": "tune",
+        "allowed": 2.0, "seed": 1, "top": 3, "by": ("gates",), "anchor": (2.0,), "how": "gates",
         "precision": "bfloat16",
     }  # fmt: skip
     for name, value in changed.items():

@@ -353,8 +353,8 @@ def test_every_condition_of_a_protocol_is_there():
     protocol = Protocol(by=("effect", "bottom"), n_random=2, controls=("placebo", "cda", "leace"))
     listed = [(condition.part, condition.how, condition.goal) for condition in conditions(protocol)]
     assert listed == [
-        ("effect", "gates", "gaps"), ("bottom", "gates", "gaps"), ("random 0", "gates", "gaps"),
-        ("random 1", "gates", "gaps"), ("all", "gates", "gaps"), ("placebo", "gates", "placebo"),
+        ("effect", "tune", "gaps"), ("bottom", "tune", "gaps"), ("random 0", "tune", "gaps"),
+        ("random 1", "tune", "gaps"), ("all", "tune", "gaps"), ("placebo", "tune", "placebo"),
         ("cda", "full", "cda"), ("leace", "leace", "gaps"),
     ]  # fmt: skip
 
