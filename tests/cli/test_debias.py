@@ -21,8 +21,8 @@ TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2
 CONTROLS = "placebo,plain,full,cda-lora,leace,steering"
 LOOSE = ("--allowed", "100")
 WHOLE = (
-    *LOOSE, "--how", "gates", "--rank-by", "effect,mediation", "--n-random", "2", "--controls", CONTROLS,
-    "--folds", "2", "--epochs", "6", "--train-items", "24", "--limit", "6",
+    *LOOSE, "--how", "gates", "--rank-by", "effect,mediation", "--n-random", "2",
+    "--controls", CONTROLS, "--folds", "2", "--epochs", "6", "--train-items", "24", "--limit", "6",
 )  # fmt: skip
 SMALL = ("--n-random", "1", "--epochs", "1", "--train-items", "4")
 

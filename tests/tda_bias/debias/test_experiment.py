@@ -31,8 +31,8 @@ def fixed(corpus_of, tmp_path, monkeypatch):
     monkeypatch.setattr("tda_bias.debias.protocol._BATCH", 6)  # an epoch has two steps
 
     def make(**changes):
-        of_all = {"how": "gates", "top": 2, "check_items": 4, "train_items": 12, "allowed": 100.0, "n_folds": 4}
-        protocol = Protocol(**{**of_all, "epochs": 1, **changes})
+        of_all = {"top": 2, "check_items": 4, "train_items": 12, "allowed": 100.0, "n_folds": 4}
+        protocol = Protocol(**{**of_all, "how": "gates", "epochs": 1, **changes})
         corpus = corpus_of(limit=4, n_learn=6, n_watch=2)
         return Experiment(
             corpus=corpus,
