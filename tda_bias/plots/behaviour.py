@@ -268,22 +268,28 @@ def plot_conditions(
 ) -> Figure:
     """Every condition in a row: beta remaining on unseen targets, and its cost.
 
-    Intervals are over folds; the band spans the random sets, each at its last check. The tables
-    are those of ``tda_bias.debias.summary``; the quantity is that of ``summary.quantity_of``.
+    A filled mark is the check within the guards that was kept, its interval over folds; a hollow
+    one the last check, as is the band, which spans the random sets. The tables are those of
+    ``tda_bias.debias.summary``; the quantity is that of ``summary.quantity_of``.
     """
     rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
-    last = frontier[frontier["condition"] == RANDOM].groupby("draw").last()
+    last = frontier.groupby(["condition", "draw"], as_index=False).last()
+    random = last[last["condition"] == RANDOM]
+    last = last[last["condition"] != RANDOM].set_index("condition")
     figure = print_figure(PAGE, 1.1 + 0.2 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True)
     for ax, name in ((left, "beta"), (right, "perplexity")):
-        if len(last):
+        if len(random):
             label = "random heads: all sets, last check"
-            low, high = last[name].min(), last[name].max()
+            low, high = random[name].min(), random[name].max()
             ax.axvspan(low, high, color=LIGHT_GREY, alpha=0.35, lw=0, label=label)
         for place, row in enumerate(rows.to_dict("records")):
             colour, marker = look(str(row["condition"]), place)
             ends = ("low", "high") if name == "beta" else ()
             limits = [row.get(end, np.nan) for end in ends]
+            if row["condition"] in last.index:
+                at_last = float(last[name][row["condition"]])
+                draw_dot(ax, place, at_last, (), colour=colour, marker=marker, face="white")
             draw_dot(ax, place, row[name], limits, colour=colour, marker=marker)
     before = float(conditions["before"].iloc[0])
     _line(left, before, f"untouched, {before:.3f}")
@@ -293,9 +299,10 @@ def plot_conditions(
     left.set_ylim(len(rows) - 0.5, -0.5)
     left.set_xlabel(f"{quantity} remaining (nats per token)")
     right.set_xlabel("change of perplexity (%)")
+    for face, label in ((GREY, "kept, within the guards"), ("white", "last check")):
+        left.plot([], [], "o", color=GREY, mfc=face, ms=4, label=label)
     handles, labels = left.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, frameon=False, loc="outside upper center")
+    figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=3)
     return figure
 
 

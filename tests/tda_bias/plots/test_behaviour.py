@@ -169,3 +169,25 @@ def test_a_ranking_has_one_colour_in_every_picture():
     }
     assert dots == {0: lines["importance"], 1: lines["evidence"]}
     assert lines["importance"] != lines["evidence"]
+
+
+def test_the_band_of_random_heads_is_beside_the_last_check_of_each_condition():
+    conditions = pd.DataFrame(
+        {"condition": ["untouched", "effect", "random"], "before": 0.3, "beta": [0.3, 0.3, 0.3],
+         "low": 0.1, "high": 0.4, "perplexity": 0.0}
+    )  # fmt: skip
+    rows = [("effect", 0, 0, 0.3, 0.0), ("effect", 0, 1, 0.1, 2.0),
+            ("random", 0, 0, 0.3, 0.0), ("random", 0, 1, 0.15, 1.0),
+            ("random", 1, 0, 0.3, 0.0), ("random", 1, 1, 0.25, 1.5)]  # fmt: skip
+    frontier = pd.DataFrame(rows, columns=["condition", "draw", "check", "beta", "perplexity"])
+    for ax, last, band in zip(
+        plot_conditions(conditions, frontier).axes, (0.1, 2.0), ((0.15, 0.25), (1.0, 1.5)),
+        strict=True,
+    ):  # fmt: skip
+        [hollow] = [line for line in ax.lines if len(line.get_xdata()) == 1
+                    and line.get_markerfacecolor() == "white"]  # fmt: skip
+        assert (hollow.get_xdata()[0], hollow.get_ydata()[0]) == (last, 1)
+        [span] = ax.patches
+        assert span.get_extents().transformed(ax.transData.inverted()).intervalx == pytest.approx(
+            band
+        )
