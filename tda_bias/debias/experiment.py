@@ -47,9 +47,9 @@ from tda_bias.debias.training import (
     Results,
     Trained,
     Trajectory,
+    best_of,
     edited,
     keeps_pairs,
-    least_biased,
     train,
     untouched_check,
 )
@@ -214,8 +214,8 @@ def _best(
     for training, of_part in zip(tried, arrays, strict=True):
         own = Trajectory.from_arrays(of_part)
         kept = keeps_pairs(own, protocol)
-        candidates.append((Trained(training, own), own.chosen.beta, kept))
-    return least_biased(candidates)
+        candidates.append((Trained(training, own), own.chosen.loss, kept))
+    return best_of(candidates)
 
 
 def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, np.ndarray]:

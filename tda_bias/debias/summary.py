@@ -17,8 +17,8 @@ from tda_bias.debias.training import (
     Results,
     Trained,
     Trajectory,
+    best_of,
     keeps_pairs,
-    least_biased,
     passes,
     points_of_pairs,
 )
@@ -370,16 +370,16 @@ def items_table(results: Results, groups: Sequence[str], ids: Sequence[str]) -> 
 
 
 def recommended(results: Results, protocol: Protocol) -> str:
-    """The condition whose model is saved: the least beta on the validation targets, over folds.
+    """The condition whose model is saved: the least loss on the validation targets, over folds.
 
     No control. Every chosen check passed the guards there; sets of pairs must pass too, where some
     condition's do. Test targets have no say.
     """
-    return least_biased(
+    return best_of(
         [
             (
                 condition.name,
-                float(np.mean([abs(own.trajectory.chosen.beta) for own in trained])),
+                float(np.mean([own.trajectory.chosen.loss for own in trained])),
                 all(keeps_pairs(own.trajectory, protocol) for own in trained),
             )
             for condition, trained in results.items()

@@ -1,8 +1,8 @@
 """One loop: a learner trained by the loss; checks on validation targets choose and stop.
 
-The rule that chooses is everywhere the same: on validation targets the least beta among what passes
-every guard. Checks of a training are chosen by the loss, which varies less from check to check;
-settings and conditions by beta itself.
+The rule that chooses is everywhere the same: on validation targets the least loss among what passes
+every guard. It holds for checks of a training, for settings and for conditions. (By the size of
+mean beta an untouched model could win, where its gaps happen to cancel out.)
 """
 
 from __future__ import annotations
@@ -241,13 +241,13 @@ def keeps_pairs(trajectory: Trajectory, protocol: Protocol) -> bool:
     return passes(protocol, points_of_pairs(trajectory).values())
 
 
-def least_biased(candidates: Sequence[tuple[T, float, bool]]) -> T:
-    """The candidate with the least size of beta among those that pass; among all, if none does.
+def best_of(candidates: Sequence[tuple[T, float, bool]]) -> T:
+    """The candidate with the least loss among those that pass; among all, if none does.
 
-    Each comes with its beta on validation targets, and whether it passes every guard.
+    Each comes with its loss on validation targets, and whether it passes every guard.
     """
     passing = [candidate for candidate in candidates if candidate[2]] or candidates
-    return min(passing, key=lambda candidate: abs(candidate[1]))[0]
+    return min(passing, key=lambda candidate: candidate[1])[0]
 
 
 def choose(trajectory: Trajectory, protocol: Protocol) -> bool:

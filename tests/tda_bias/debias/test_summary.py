@@ -45,17 +45,17 @@ def answers(gap, language):
 
 
 def result(
-    name, share, *, beta=0.1, draw=-1, ppl=0.005, goal="gaps", how="gates", pairs=(0.7, 0.7)
+    name, share, *, loss=0.1, draw=-1, ppl=0.005, goal="gaps", how="gates", pairs=(0.7, 0.7)
 ):
-    """A condition that leaves a share of every gap, and of beta on validation targets so much."""
+    """A condition that leaves a share of every gap, and on validation targets so much loss."""
     ranking = name if name in ("effect", "mediation") else None
     condition = Condition(name, how, ranking=ranking, draw=draw, goal=goal)
     trained = []
     for fold in FOLDS:
         before = BEFORE[fold.test]
         checks = [
-            Check(0, 1.0, 0.3, 80.0, 70.0, 3.0, answers(before, 0.8)),
-            Check(5, 0.5, beta, 80.0, 70.0, 3.0 + ppl, answers(share * before, 0.8)),
+            Check(0, 0.3, 0.3, 80.0, 70.0, 3.0, answers(before, 0.8)),
+            Check(5, loss, 0.1, 80.0, 70.0, 3.0 + ppl, answers(share * before, 0.8)),
         ]
         read = {
             "pairs blimp": np.array(pairs[1:]), "log_ppl": np.array(3.0 + ppl),
@@ -87,7 +87,7 @@ def study(effect, random, **changes):
     draws = {}
     for n, share in enumerate(random):
         draws |= result("random", share, draw=n)
-    return result("effect", effect, **changes) | draws | result("all", 0.9, beta=0.2)
+    return result("effect", effect, **changes) | draws | result("all", 0.9, loss=0.2)
 
 
 def of_folds(results, number):
@@ -232,15 +232,15 @@ def test_every_guard_alone_decides(changes, language, per_token, expected):
     assert table.loc["all", "guard"] == "pass"
 
 
-def test_the_recommended_condition_has_the_least_beta_on_validation_targets_and_is_no_control():
+def test_the_recommended_condition_has_the_least_loss_on_validation_targets_and_is_no_control():
     protocol = Protocol(n_random=1)
-    results = study(0.9, [0.1], beta=-0.15) | result("full", 0.1, beta=0.0, how="full")
-    results |= result("placebo", 0.1, beta=0.0, goal="placebo") | result("bottom", 0.1, beta=0.0)
+    results = study(0.9, [0.1], loss=0.15) | result("full", 0.1, loss=0.0, how="full")
+    results |= result("placebo", 0.1, loss=0.0, goal="placebo") | result("bottom", 0.1, loss=0.0)
     assert recommended(results, protocol) == "effect"
-    assert recommended(study(0.1, [0.1], beta=0.25), protocol) == "all"
-    worse = study(0.1, [0.1], beta=0.15, pairs=(0.7, 0.68))
+    assert recommended(study(0.1, [0.1], loss=0.25), protocol) == "all"
+    worse = study(0.1, [0.1], loss=0.15, pairs=(0.7, 0.68))
     assert recommended(worse, protocol) == "all"
-    for name in ("effect", "all"):  # where nothing keeps the pairs, beta alone decides
+    for name in ("effect", "all"):  # where nothing keeps the pairs, the loss alone decides
         for trajectory in trajectories(worse, name):
             trajectory.after["pairs blimp"] = np.array([0.1])
     assert recommended(worse, protocol) == "effect"
@@ -343,7 +343,7 @@ def test_controls_are_neither_recommended_nor_named_the_best_ranking():
     protocol = Protocol(by=("effect", "bottom"), n_random=2, controls=CONTROLS)
     controls = {c.name for c in conditions(protocol) if c.is_control}
     assert controls == {"random", "bottom", *CONTROLS}
-    results = study(0.9, [0.8, 0.8]) | result("bottom", 0.1, beta=0.0)
+    results = study(0.9, [0.8, 0.8]) | result("bottom", 0.1, loss=0.0)
     assert recommended(results, protocol) not in controls
     table = conditions_table(results, GROUPS, protocol, matched={})
     assert "the best ranking (effect) leaves" in of_effect(table, protocol)

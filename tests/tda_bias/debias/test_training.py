@@ -16,8 +16,8 @@ from tda_bias.debias.training import (
     Check,
     Trajectory,
     _report_ppl,
+    best_of,
     keeps_pairs,
-    least_biased,
     loss_of,
     readings,
 )
@@ -193,9 +193,9 @@ def test_a_trajectory_survives_its_journey_through_arrays(found):
     assert found.after.keys() == again.after.keys()
 
 
-def test_of_those_that_pass_the_least_size_of_beta_is_chosen_and_else_of_all():
-    assert least_biased([("a", 0.1, False), ("b", -0.2, True), ("c", 0.3, True)]) == "b"
-    assert least_biased([("a", 0.1, False), ("b", -0.2, False)]) == "a"
+def test_of_those_that_pass_the_least_loss_is_chosen_and_else_of_all():
+    assert best_of([("a", 0.1, False), ("b", 0.2, True), ("c", 0.3, True)]) == "b"
+    assert best_of([("a", 0.1, False), ("b", 0.2, False)]) == "a"
 
 
 @pytest.mark.parametrize(
