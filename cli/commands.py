@@ -33,7 +33,7 @@ PANELS = {
     "Change": {
         "edit": "Switch off, damp or average heads for good; the model loads with plain "
         "transformers.",
-        "debias": "Train chosen heads for less bias, and compare with random and all heads.",
+        "debias": "Train chosen heads for less bias, and compare with random heads.",
         "compare": "Measure two models alike, item by item: what changed, how sure, and at what "
         "cost.",
     },

@@ -109,7 +109,7 @@ class DebiasSettings(
 
 @command(DebiasSettings)
 def debias(settings: DebiasSettings) -> None:
-    """Train chosen heads for less bias, and compare with random and all heads."""
+    """Train chosen heads for less bias, and compare with random heads."""
     of_preset: tuple[str, ...] = PRESETS[settings.preset].get("controls", ())
     controls = of_preset if settings.controls is None else settings.controls
     reach_hub_for(

@@ -29,8 +29,9 @@ Ranking = Literal[
 ]
 # What is trained beside chosen heads, and what others would do instead.
 Control = Literal[
-    "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace", "steering"
-]
+    "all", "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace",
+    "steering",
+]  # fmt: skip
 CONTROLS: tuple[Control, ...] = get_args(Control)
 # What a training lowers: see ``training.loss_of``.
 Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
@@ -94,8 +95,8 @@ class Protocol(BaseModel):
     n_random: int = Field(20, ge=1, le=1000, description="random sets of heads")
     controls: Annotated[tuple[Control, ...], WithCommas] = Field(
         (),
-        description="what else is compared, with commas: placebo, retention, plain, full, "
-        "equalise, cda, cda-lora, leace, steering; or none",
+        description="what else is compared, with commas: all (heads), placebo, retention, plain, "
+        "full, equalise, cda, cda-lora, leace, steering; or none",
     )
     n_folds: int = Field(N_FOLDS, ge=2, description="folds that the targets are split into")
     folds_run: int = Field(5, ge=1, le=N_FOLDS, description="folds of targets that are run, of 5")
@@ -144,6 +145,11 @@ class Protocol(BaseModel):
         "twice as fast on many processors; what is learned and saved is float32",
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+
+    @property
+    def choosing(self) -> tuple[Ranking, ...]:
+        """The rankings that are no control, of which one is recommended; all, if each is one."""
+        return tuple(name for name in self.by if name != "bottom") or self.by
 
     def batches(self, n_items: int) -> int:
         """Steps of a pass over so many items."""
@@ -229,7 +235,7 @@ def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to change the model: a ranking, ``all``, ``random``, or a control.
+    """One way to change the model: a ranking, ``random``, or a control.
 
     ``ranking`` is None where all heads or a random set learn; ``draw`` is the number of that set.
     """
@@ -245,11 +251,6 @@ class Condition:
         """The condition's name among saved parts."""
         return f"{self.name} {self.draw}" if self.draw >= 0 else self.name
 
-    @property
-    def is_control(self) -> bool:
-        """Tell whether it is there to be compared with."""
-        return self.name in (RANDOM, "bottom", *CONTROLS)
-
 
 def conditions(protocol: Protocol) -> list[Condition]:
     """Every condition of a protocol but the untouched model.
@@ -260,9 +261,10 @@ def conditions(protocol: Protocol) -> list[Condition]:
     how, first = protocol.how, protocol.by[0]
     listed = [Condition(name, how, ranking=name) for name in protocol.by]
     listed += [Condition(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
-    listed.append(Condition("all", how))
     for name in protocol.controls:
         match name:
+            case "all":
+                listed.append(Condition(name, how))
             case "full":
                 listed.append(Condition(name, "full"))
             case "cda":

@@ -20,7 +20,7 @@ from tda_bias.debias.experiment import (
     run_experiment,
     trained_alone,
 )
-from tda_bias.debias.protocol import RANDOM, Protocol, conditions
+from tda_bias.debias.protocol import RANDOM, Protocol
 from tda_bias.debias.saved_model import ABOUT, save_debiased
 from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
@@ -246,9 +246,7 @@ def _less_or_not(row: Mapping[Any, Any]) -> str:
 
 
 def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
-    controls = {condition.name for condition in conditions(protocol) if condition.is_control}
-    compared = [name for name in protocol.by if name not in controls] or list(protocol.by)
-    ranked = table[table["condition"].isin(compared)]
+    ranked = table[table["condition"].isin(protocol.choosing)]
     # Few random sets give few values of p: of equal ones, what leaves least.
     best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
     # With 19 sets the smallest p is .05, and a test at this level rejects with it.

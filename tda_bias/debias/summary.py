@@ -372,8 +372,8 @@ def items_table(results: Results, groups: Sequence[str], ids: Sequence[str]) -> 
 def recommended(results: Results, protocol: Protocol) -> str:
     """The condition whose model is saved: the least loss on the validation targets, over folds.
 
-    No control. Every chosen check passed the guards there; sets of pairs must pass too, where some
-    condition's do. Test targets have no say.
+    It is one of the rankings. Every chosen check passed the guards there; sets of pairs must pass
+    too, where some ranking's do. Test targets have no say.
     """
     return best_of(
         [
@@ -383,7 +383,7 @@ def recommended(results: Results, protocol: Protocol) -> str:
                 all(keeps_pairs(own.trajectory, protocol) for own in trained),
             )
             for condition, trained in results.items()
-            if not condition.is_control
+            if condition.name in protocol.choosing
         ]
     )
 

@@ -18,7 +18,7 @@ from tda_bias.types import HeadId
 from tdabias_cli.main import run
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
-CONTROLS = "placebo,plain,full,cda-lora,leace,steering"
+CONTROLS = "all,placebo,plain,full,cda-lora,leace,steering"
 LOOSE = ("--allowed", "100")
 WHOLE = (
     *LOOSE, "--how", "gates", "--rank-by", "effect,mediation", "--n-random", "2",
@@ -67,7 +67,7 @@ def called(capsys, tiny_folder, text, *options):
         (["--top", "8"], "`top` must be below the model's 8 heads"),
         (
             ["--save", "gates"],
-            "`save` must be of effect, random, all, whose weights this run trains",
+            "`save` must be of effect, random, whose weights this run trains",
         ),
         (
             ["--category", "all"],
@@ -177,7 +177,7 @@ def test_the_run_leaves_what_it_promises(finished):
     assert set(made) <= names
     table = pd.read_csv(finished / "conditions.csv")
     assert table["condition"].tolist() == [
-        "untouched", "effect", "mediation", "all", *CONTROLS.split(","), "random",
+        "untouched", "effect", "mediation", *CONTROLS.split(","), "random",
     ]  # fmt: skip
     record = json.loads((finished / "run.json").read_text())
     protocol = json.loads((finished / "protocol.json").read_text())
@@ -291,7 +291,7 @@ def test_a_stopped_run_goes_on_where_it_was_and_no_other_protocol_takes_its_plac
     monkeypatch.setattr(experiment, "train", lambda *a, **s: (calls.append(1), real(*a, **s))[1])
     before = len(calls)
     assert called(capsys, tiny_folder, text, *SMALL, "--out", str(out))[0] == 0
-    assert len(calls) - before == 2  # of three: the model that is saved was among them
+    assert len(calls) - before == 1  # of two: the model that is saved was among them
     for name in ("conditions.csv", "frontier.csv", "trainings.csv"):
         expected, found = (pd.read_csv(folder / name) for folder in (small, out))
         pd.testing.assert_frame_equal(expected, found)

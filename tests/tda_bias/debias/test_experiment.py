@@ -61,7 +61,7 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
     assert own.steps == 2
     assert [step for step, _ in moved] == sorted(step for step, _ in moved)
     assert [condition.name for condition in results] == [
-        "effect", "random", "random", "all", *CONTROLS,
+        "effect", "random", "random", *CONTROLS,
     ]  # fmt: skip
     by_name = {}
     for condition, (own,) in results.items():
