@@ -6,7 +6,7 @@ And what the untouched model predicts on them, which holds it where it is while 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,8 @@ _NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
 _GENDER_AGREEMENT = "blimp_gender_agreement"
 # Words that passages begin with, passages that are written side by side, and that are read so.
 _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 80, 8
+# Neutral passages and texts of other categories in a step: these are a third as long.
+_PASSAGES, _OTHERS = 4, 12
 
 
 @dataclass(frozen=True)
@@ -308,8 +310,10 @@ def written_passages(model: LanguageModel, n: int, width: int, *, seed: int = 0)
         for _ in range(width - 1):
             output = hf_model(input_ids=last, past_key_values=past, use_cache=True)
             past = output.past_key_values
-            chances = torch.softmax(output.logits[:, -1].double(), -1).cpu()
-            last = torch.multinomial(chances, 1, generator=rng).to(model.device)
+            # Drawn by one number each: `multinomial` draws one for each token of the vocabulary.
+            chances = torch.softmax(output.logits[:, -1].double(), -1).cpu().cumsum(-1)
+            place = chances[:, -1:] * torch.rand(len(rows), 1, dtype=torch.double, generator=rng)
+            last = torch.searchsorted(chances, place, right=True).to(model.device)
             rows = torch.cat([rows, last], 1)
         written += rows.tolist()
     return written
@@ -328,11 +332,40 @@ def _first_words(model: LanguageModel) -> list[int]:
     return capitalised
 
 
+# -- the texts of every step -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The texts of a step, as numbers: items, neutral passages, texts of other categories."""
+
+    items: list[int]
+    passages: list[int]
+    domain: list[int]
+
+
+def batches(corpus: Corpus, fold: Fold, protocol: Protocol) -> list[Batch]:
+    """The texts of every step: the same for every condition of a fold."""
+    rng = generator(protocol.seed, "batches", str(fold.number))
+    rng_of_domain = generator(protocol.seed, "batches of other categories", str(fold.number))
+    n_passages = len(corpus.neutral.learn.ids)
+    n_domain = len(corpus.domain.learn) if corpus.domain is not None else 0
+    drawn = []
+    for _ in range(protocol.epochs):
+        order = rng.permutation(fold.train)
+        for part in np.array_split(order, protocol.batches(len(order))):
+            passages = rng.choice(n_passages, min(_PASSAGES, n_passages), replace=False)
+            size = min(_OTHERS, n_domain)
+            domain = rng_of_domain.choice(max(1, n_domain), size, replace=False)
+            drawn.append(Batch(part.tolist(), passages.tolist(), domain.tolist()))
+    return drawn
+
+
 # -- what holds the model where it is --------------------------------------------------------------
 
 
 class Retention:
-    """The divergence of a model, which is not yet changed, from what it was, over some texts.
+    """The divergence of a model from what it was, over texts that were read before it changed.
 
     The original's predictions are kept as the input of the output embeddings where these are all
     that follows, else as logits. Of output embeddings that will be trained too (``head_changes``)
@@ -354,15 +387,19 @@ class Retention:
         self._head: nn.Module | None = None
         if is_linear(model.hf_model, inputs, place):
             self._head = copy.deepcopy(head).requires_grad_(False) if head_changes else head
-        self._kept: list[Tensor] = []
-        for start in range(0, len(self._ids), _BATCH):
-            self._kept += self._read(head, self._ids[start : start + _BATCH])
+        self._kept: dict[int, Tensor] = {}
 
-    def __len__(self) -> int:
-        return len(self._ids)
+    def read(self, texts: Iterable[int] | None = None) -> Retention:
+        """Read what the model, as it is now, predicts on some texts, or all; each only once."""
+        wanted = range(len(self._ids)) if texts is None else texts
+        missing = sorted(set(wanted).difference(self._kept))
+        for start in range(0, len(missing), _BATCH):
+            part = missing[start : start + _BATCH]
+            self._kept |= zip(part, self._read([self._ids[i] for i in part]), strict=True)
+        return self
 
     def divergence(self, texts: Sequence[int]) -> Float[Tensor, ""]:
-        """KL(original || now), mean over the tokens of some texts, nats."""
+        """KL(original || now), mean over the tokens of some texts that were read, nats."""
         kept = torch.cat([self._kept[i] for i in texts])
         if self._head is not None:
             with torch.no_grad():
@@ -376,7 +413,7 @@ class Retention:
     def entropy(self, temperature: float = 1.0) -> float:
         """Mean entropy of what was predicted, nats per token, of logits over a temperature."""
         of_texts = []
-        for kept in self._kept:
+        for kept in self._kept.values():
             logits = kept if self._head is None else self._head(kept)
             log_probs = torch.log_softmax(logits.float() / temperature, -1)
             of_texts.append(-(log_probs.exp() * log_probs).sum(-1))
@@ -386,14 +423,14 @@ class Retention:
         """Mean negative log-probability of the next tokens of some texts, nats."""
         return next_token_loss(self._model, [self._ids[i] for i in texts])
 
-    def _read(self, head: nn.Module, ids: Sequence[Sequence[int]]) -> list[Tensor]:
-        inputs = _inputs(self._model, ids)
+    def _read(self, ids: Sequence[Sequence[int]]) -> list[Tensor]:
+        inputs, model = _inputs(self._model, ids), self._model.hf_model
         with torch.no_grad():
             if self._head is None:
-                source: Tensor = self._model.hf_model(**inputs).logits
+                source: Tensor = model(**inputs).logits
             else:
-                with stopped_before(head) as given:
-                    self._model.hf_model(**inputs)
+                with stopped_before(model.get_output_embeddings()) as given:
+                    model(**inputs)
                 (source,) = given
         real = inputs["attention_mask"].bool()
         return [source[row][real[row]].clone() for row in range(len(ids))]
@@ -418,17 +455,22 @@ def held_by(
 ) -> Held:
     """Read what the untouched model predicts; with a copy of output embeddings that will change.
 
-    Neutral text and other categories are the same in every fold: they are taken from what was
-    ``read`` for another one.
+    Neutral text and other categories are the same in every fold: what was ``read`` for another one
+    is not read again.
     """
     model, domain, items = corpus.model, corpus.domain, fold.train.tolist()
     with Computing(model, protocol.precision).running():
         values = corpus.items.answers(items).relatedness
     relatedness = dict(zip(items, values.tolist(), strict=True))
-    if read is not None:
-        return replace(read, relatedness=relatedness)
-    neutral = Retention(model, corpus.neutral.learn.ids, head_changes=head_changes)
-    others = Retention(model, domain.learn, head_changes=head_changes) if domain else None
+    if read is None:
+        neutral = Retention(model, corpus.neutral.learn.ids, head_changes=head_changes)
+        others = Retention(model, domain.learn, head_changes=head_changes) if domain else None
+    else:
+        neutral, others = read.neutral, read.domain
+    steps = batches(corpus, fold, protocol)
+    neutral.read(text for step in steps for text in step.passages)
+    if others is not None:
+        others.read(text for step in steps for text in step.domain)
     return Held(neutral, others, relatedness)
 
 

@@ -140,7 +140,7 @@ class Experiment:
     @cached_property
     def entropy(self) -> float:
         """Entropy of the untouched model's predictions on the reported passages, nats per token."""
-        return Retention(self.corpus.model, self.corpus.neutral.report.ids).entropy()
+        return Retention(self.corpus.model, self.corpus.neutral.report.ids).read().entropy()
 
     def keeps(self, condition: Condition, fold: Fold) -> bool:
         """Tell whether what a training learns is kept.
@@ -236,7 +236,7 @@ def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, n
     with undone(learner_of(experiment, trained.training)) as learned:
         learned.load(own.values)
         with learned.running():
-            now = Retention(corpus.model, corpus.neutral.report.ids)
+            now = Retention(corpus.model, corpus.neutral.report.ids).read()
             found = optimize.root_scalar(
                 lambda log: now.entropy(float(np.exp(log))) - before, x0=0.0, x1=0.1, xtol=1e-4
             )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tda_bias.debias.corpus import Corpus, Held, next_token_loss
+from tda_bias.debias.corpus import Batch, Corpus, Held, batches, next_token_loss
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import ALL_GATES, RANDOM, Condition, Fold, Protocol, Training
@@ -24,14 +24,12 @@ from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.perplexity import Windows, log_perplexity
-from tda_bias.stats.resampling import generator, tolerance
+from tda_bias.stats.resampling import tolerance
 from tda_bias.types import InputError
 
 _LARGEST_GRADIENT = 1.0
 # Passages that are read side by side.
 _SIDE_BY_SIDE = 16
-# Neutral passages and texts of other categories in a step: these are a third as long.
-_PASSAGES, _OTHERS = 4, 12
 # Weight of the pull of gates toward 1.
 _L1 = 5e-4
 # Checks without gain that end a training.
@@ -43,31 +41,6 @@ T = TypeVar("T")
 
 
 # -- the loss of a step ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The texts of a step, as numbers: items, neutral passages, texts of other categories."""
-
-    items: list[int]
-    passages: list[int]
-    domain: list[int]
-
-
-def batches(fold: Fold, held: Held, protocol: Protocol) -> list[Batch]:
-    """The texts of every step: the same for every condition of a fold."""
-    rng = generator(protocol.seed, "batches", str(fold.number))
-    rng_of_domain = generator(protocol.seed, "batches of other categories", str(fold.number))
-    n_passages, n_domain = len(held.neutral), len(held.domain or ())
-    drawn = []
-    for _ in range(protocol.epochs):
-        order = rng.permutation(fold.train)
-        for part in np.array_split(order, protocol.batches(len(order))):
-            passages = rng.choice(n_passages, min(_PASSAGES, n_passages), replace=False)
-            size = min(_OTHERS, n_domain)
-            domain = rng_of_domain.choice(max(1, n_domain), size, replace=False)
-            drawn.append(Batch(part.tolist(), passages.tolist(), domain.tolist()))
-    return drawn
 
 
 def loss_of(
@@ -285,7 +258,7 @@ def train(
     optimiser = torch.optim.Adam(learner.parameters(), lr=training.trial.rate)
     trajectory = Trajectory(list(untouched.checks), before=untouched.before)
     best = learner.values()
-    steps = batches(fold, held, protocol)
+    steps = batches(corpus, fold, protocol)
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():

@@ -78,11 +78,12 @@ RATES = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
 def _trained(corpus, fold, how="gates", **changes):
     protocol = Protocol(**{"epochs": 6, "allowed": 100.0, **changes})
     training = Training(Condition("effect", how), fold, HEADS, Trial(RATES[how]))
-    held = held_by(corpus, fold, protocol, head_changes=how == "full")
     untouched = untouched_check(corpus, fold, protocol)
-    with pytest.MonkeyPatch.context() as patch, undone(learner(how, corpus.model, HEADS)) as own:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tda_bias.debias.protocol._BATCH", 6)  # an epoch has two steps
-        return train(own, corpus, protocol, training, held=held, untouched=untouched)
+        held = held_by(corpus, fold, protocol, head_changes=how == "full")
+        with undone(learner(how, corpus.model, HEADS)) as own:
+            return train(own, corpus, protocol, training, held=held, untouched=untouched)
 
 
 @pytest.fixture(scope="session")

@@ -214,22 +214,26 @@ def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_
 @pytest.mark.parametrize(
     ("changes", "language", "per_token", "expected"),
     [
-        ({}, 0.8, 0.8, "pass"),
-        ({"ppl": 0.011}, 0.8, 0.8, "fail"),
-        ({"ppl": 0.0099}, 0.8, 0.8, "pass"),
-        ({"pairs": (0.7, 0.688)}, 0.8, 0.8, "fail"),
-        ({"pairs": (0.7, 0.69)}, 0.8, 0.8, "pass"),
-        ({}, 0.79, 0.8, "pass"),  # exactly a point, whatever rounding makes of it
-        ({}, 0.7899, 0.8, "fail"),
-        ({}, 0.8, 0.7899, "fail"),
+        ({}, 0.8, 0.8, ""),
+        ({"ppl": 0.011}, 0.8, 0.8, "perplexity +1.11 %"),
+        ({"ppl": 0.0099}, 0.8, 0.8, ""),
+        ({"pairs": (0.7, 0.688)}, 0.8, 0.8, "blimp -1.2 points"),
+        ({"pairs": (0.7, 0.69)}, 0.8, 0.8, ""),
+        ({}, 0.79, 0.8, ""),  # exactly a point, whatever rounding makes of it
+        ({}, 0.789, 0.8, "language-model score 80.0 to 78.9"),
+        ({}, 0.8, 0.789, "language-model score per token 80.0 to 78.9"),
     ],
 )
-def test_every_guard_alone_decides(changes, language, per_token, expected):
+def test_every_guard_alone_decides_and_is_named(changes, language, per_token, expected):
+    protocol = Protocol(n_random=1)
     results = study(0.5, [0.5], **changes)
     with_language(results, language, per_token=per_token)
-    table = by_name(results, Protocol(n_random=1))
-    assert table.loc["effect", "guard"] == expected
-    assert table.loc["all", "guard"] == "pass"
+    table = conditions_table(results, GROUPS, protocol, matched={})
+    guard = table.set_index("condition")["guard"]
+    assert guard["effect"] == ("fail" if expected else "pass")
+    assert guard["all"] == "pass"
+    said = of_effect(table, protocol).partition("It costs more than the guards allow (")[2]
+    assert said.partition("): not for use.")[0] == expected
 
 
 def test_the_recommended_ranking_has_the_least_loss_on_validation_targets():

@@ -223,7 +223,7 @@ def test_divergence_and_entropy_are_those_of_the_logits_passage_by_passage(tiny_
     neutral = neutral_text(model, n_learn=6, n_watch=2, width=12)
     # Of different lengths, so that some are padded.
     passages = [ids[: 12 - n] for n, ids in enumerate(neutral.learn.ids)]
-    retention = Retention(model, passages)
+    retention = Retention(model, passages).read([0, 4]).read()  # what was read is not read again
     assert float(retention.divergence([0, 1]).detach()) < 1e-6
     before = {}
     for i in range(6):
@@ -256,10 +256,19 @@ def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokeni
     first = written_passages(model, 3, 10, seed=4)
     assert first == written_passages(model, 3, 10, seed=4)
     assert first != written_passages(model, 3, 10, seed=5)
-    assert {len(own) for own in first} == {10}
-    # One at a time, without the cache: the same chances give the same first draw.
     words = [tokenizer.convert_ids_to_tokens(own[0]) for own in first]
     assert all(word.istitle() for word in words)
+    # Literally, without the model's cache: the token at which the sum of chances exceeds a number.
+    rng = torch.Generator().manual_seed(4)
+    torch.randint(2, (3,), generator=rng)
+    for width in range(1, 10):
+        numbers = torch.rand(3, 1, dtype=torch.double, generator=rng)
+        for own, number in zip(first, numbers[:, 0].tolist(), strict=True):
+            with torch.no_grad():
+                logits = model.hf_model(torch.tensor([own[:width]])).logits[0, -1]
+            chances = torch.softmax(logits.double(), -1).tolist()
+            token = next(i for i in range(len(chances)) if sum(chances[: i + 1]) > number)
+            assert own[width] == token
 
 
 def test_the_three_parts_of_a_file_share_no_token(tiny_model, tokenizer, tmp_path):
