@@ -40,7 +40,7 @@ COMMANDS = (
     f"crossref {RUNS}/all {RUNS}/pvf-targets",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
     "debias --model smollm2-135m --category gender --data starter --n-random 3 --epochs 3 "
-    f"--out {RUNS}/debias-gender",
+    f"--controls all --out {RUNS}/debias-gender",
 )
 # A changed model, and what it is compared with; a folder that is there is not written again.
 EDIT = "edit --model smollm2-135m --head L21H1 --head L18H4 --head L5H2 --how zero --out edited"
