@@ -42,8 +42,8 @@ SELF = "self"
 # Controls that compare texts with their twins.
 _NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
 _GENDER_AGREEMENT = "blimp_gender_agreement"
-# Words that passages begin with, passages that are written side by side, and that are read so.
-_FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 80, 8
+# Words that passages begin with, and passages that are written side by side.
+_FIRST_WORDS, _SIDE_BY_SIDE = 2000, 80
 # Neutral passages and texts of other categories in a step: these are a third as long.
 _PASSAGES, _OTHERS = 4, 12
 
@@ -392,10 +392,10 @@ class Retention:
     def read(self, texts: Iterable[int] | None = None) -> Retention:
         """Read what the model, as it is now, predicts on some texts, or all; each only once."""
         wanted = range(len(self._ids)) if texts is None else texts
-        missing = sorted(set(wanted).difference(self._kept))
-        for start in range(0, len(missing), _BATCH):
-            part = missing[start : start + _BATCH]
-            self._kept |= zip(part, self._read([self._ids[i] for i in part]), strict=True)
+        # One at a time: beside others a text's numbers would be rounded otherwise, and processes
+        # that share the folds would differ.
+        for text in sorted(set(wanted).difference(self._kept)):
+            self._kept[text] = self._read(self._ids[text])
         return self
 
     def divergence(self, texts: Sequence[int]) -> Float[Tensor, ""]:
@@ -423,8 +423,8 @@ class Retention:
         """Mean negative log-probability of the next tokens of some texts, nats."""
         return next_token_loss(self._model, [self._ids[i] for i in texts])
 
-    def _read(self, ids: Sequence[Sequence[int]]) -> list[Tensor]:
-        inputs, model = _inputs(self._model, ids), self._model.hf_model
+    def _read(self, ids: Sequence[int]) -> Tensor:
+        inputs, model = _inputs(self._model, [ids]), self._model.hf_model
         with torch.no_grad():
             if self._head is None:
                 source: Tensor = model(**inputs).logits
@@ -432,8 +432,7 @@ class Retention:
                 with stopped_before(model.get_output_embeddings()) as given:
                     model(**inputs)
                 (source,) = given
-        real = inputs["attention_mask"].bool()
-        return [source[row][real[row]].clone() for row in range(len(ids))]
+        return source[0].clone()
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
         "transformer-lens", "eager",
     )  # fmt: skip
     np.testing.assert_allclose(
-        spread.category_map("gender"), whole.category_map("gender"), rtol=1e-4, atol=2e-6
+        spread.category_map("gender"), whole.category_map("gender"), rtol=1e-3, atol=2e-6
     )
 
 
