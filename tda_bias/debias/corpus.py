@@ -392,8 +392,8 @@ class Retention:
     def read(self, texts: Iterable[int] | None = None) -> Retention:
         """Read what the model, as it is now, predicts on some texts, or all; each only once."""
         wanted = range(len(self._ids)) if texts is None else texts
-        # One at a time: beside others a text's numbers would be rounded otherwise, and processes
-        # that share the folds would differ.
+        # One at a time: rounding depends on the texts beside it, and processes that share the folds
+        # read them in different company.
         for text in sorted(set(wanted).difference(self._kept)):
             self._kept[text] = self._read(self._ids[text])
         return self

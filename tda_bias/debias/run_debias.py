@@ -23,7 +23,7 @@ from tda_bias.debias.experiment import (
 from tda_bias.debias.protocol import RANDOM, Protocol
 from tda_bias.debias.saved_model import ABOUT, save_debiased
 from tda_bias.debias.summary import DebiasRecord, quantity_of
-from tda_bias.debias.training import PAIRS, Results, Trained, passes
+from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.result import SavedResult, summary_html, writing_run
@@ -217,9 +217,8 @@ def verdict(
         f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
         f"{interval}) at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
-    if row["guard"] == "fail":
-        costs = "; ".join(_costs(row, protocol))
-        text += f" It costs more than the guards allow ({costs}): not for use."
+    if failing := summary.failing_guards(row, protocol):
+        text += f" It costs more than the guards allow ({'; '.join(failing)}): not for use."
     if unchanged:
         trainings = counted(unchanged, "training")
         text += f" In {trainings} no check passed the guards: there the model stays as it was."
@@ -227,24 +226,6 @@ def verdict(
     if steps < _ENOUGH_STEPS:
         text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
     return text
-
-
-def _costs(row: Mapping[Any, Any], protocol: Protocol) -> list[str]:
-    """What fails the guards."""
-    scores = {"lms": "language-model score", "lms_token": "language-model score per token"}
-    said = [
-        f"{words} {row[f'{name}_before']:.1f} to {row[name]:.1f}"
-        for name, words in scores.items()
-        if not passes(protocol, [row[name] - row[f"{name}_before"]])
-    ]
-    said += [
-        f"{name.removeprefix(PAIRS)} {points:+.1f} points"
-        for name, points in row.items()
-        if name.startswith(PAIRS) and not passes(protocol, [points])
-    ]
-    if not passes(protocol, [], row["perplexity"] / 100):
-        said.append(f"perplexity {row['perplexity']:+.2f} %")
-    return said
 
 
 def _less_or_not(row: Mapping[Any, Any]) -> str:

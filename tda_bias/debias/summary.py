@@ -13,6 +13,7 @@ from tda_bias.debias.protocol import RANDOM, Condition, Protocol
 from tda_bias.debias.texts import Answers
 from tda_bias.debias.training import (
     OTHER,
+    PAIRS,
     Check,
     Results,
     Trained,
@@ -198,13 +199,28 @@ def condition_row(
         "parameters": float(np.mean([t.after["parameters"] for t in own])),
     }
     points = [points_of_pairs(t) for t in own]
-    pairs = {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
-    row |= pairs
-    gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
-    kept = passes(protocol, [*gained, *pairs.values()], float(np.mean(ppl)))
-    row["guard"] = "pass" if kept else "fail"
+    row |= {f"{PAIRS}{name}": float(np.mean([p[name] for p in points])) for name in points[0]}
+    row["guard"] = "fail" if failing_guards(row, protocol) else "pass"
     row["folds"] = len(np.unique(of_fold))
     return row
+
+
+def failing_guards(row: Mapping[Any, Any], protocol: Protocol) -> list[str]:
+    """In words each guard that a condition fails, with what it costs; none where all pass."""
+    scores = {"lms": "language-model score", "lms_token": "language-model score per token"}
+    said = [
+        f"{words} {row[f'{name}_before']:.1f} to {row[name]:.1f}"
+        for name, words in scores.items()
+        if not passes(protocol, [row[name] - row[f"{name}_before"]])
+    ]
+    said += [
+        f"{name.removeprefix(PAIRS)} {points:+.1f} points"
+        for name, points in row.items()
+        if name.startswith(PAIRS) and not passes(protocol, [points])
+    ]
+    if not passes(protocol, [], row["perplexity"] / 100):
+        said.append(f"perplexity {row['perplexity']:+.2f} %")
+    return said
 
 
 def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

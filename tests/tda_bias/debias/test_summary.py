@@ -220,8 +220,8 @@ def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_
         ({"pairs": (0.7, 0.688)}, 0.8, 0.8, "blimp -1.2 points"),
         ({"pairs": (0.7, 0.69)}, 0.8, 0.8, ""),
         ({}, 0.79, 0.8, ""),  # exactly a point, whatever rounding makes of it
-        ({}, 0.789, 0.8, "language-model score 80.0 to 78.9"),
-        ({}, 0.8, 0.789, "language-model score per token 80.0 to 78.9"),
+        ({}, 0.7899, 0.8, "language-model score 80.0 to 79.0"),
+        ({}, 0.8, 0.7899, "language-model score per token 80.0 to 79.0"),
     ],
 )
 def test_every_guard_alone_decides_and_is_named(changes, language, per_token, expected):

@@ -256,6 +256,7 @@ def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokeni
     first = written_passages(model, 3, 10, seed=4)
     assert first == written_passages(model, 3, 10, seed=4)
     assert first != written_passages(model, 3, 10, seed=5)
+    assert {len(own) for own in first} == {10}
     words = [tokenizer.convert_ids_to_tokens(own[0]) for own in first]
     assert all(word.istitle() for word in words)
     # Literally, without the model's cache: the token at which the sum of chances exceeds a number.

@@ -121,14 +121,17 @@ def test_log_probabilities_are_the_same_where_the_output_head_is_on_disk(
 def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
     folder, config = folder_of("gpt2"), HeadBiasConfig(n_permutations=99)
     whole, spread = (
-        head_bias(load_model(folder, **placed), gender[::3], twins=None, config=config)
+        # In double precision: a head's value may be near 0, where single precision is felt.
+        head_bias(
+            load_model(folder, dtype="float64", **placed), gender[::3], twins=None, config=config
+        )
         for placed in ({"device": "cpu"}, {"device_map": written(tmp_path, GPT2)})
     )
     assert (whole.record.model.patterns, spread.record.model.patterns) == (
         "transformer-lens", "eager",
     )  # fmt: skip
     np.testing.assert_allclose(
-        spread.category_map("gender"), whole.category_map("gender"), rtol=1e-3, atol=2e-6
+        spread.category_map("gender"), whole.category_map("gender"), rtol=1e-4, atol=2e-6
     )
 
 
