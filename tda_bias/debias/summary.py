@@ -206,17 +206,18 @@ def condition_row(
 
 
 def failing_guards(row: Mapping[Any, Any], protocol: Protocol) -> list[str]:
-    """In words each guard that a condition fails, with what it costs; none where all pass."""
-    scores = {"lms": "language-model score", "lms_token": "language-model score per token"}
+    """In words each guard that a condition fails, with the change; none where all pass."""
+    points = {
+        "language-model score": row["lms"] - row["lms_before"],
+        "language-model score per token": row["lms_token"] - row["lms_token_before"],
+    }
+    points |= {
+        name.removeprefix(PAIRS): change for name, change in row.items() if name.startswith(PAIRS)
+    }
     said = [
-        f"{words} {row[f'{name}_before']:.1f} to {row[name]:.1f}"
-        for name, words in scores.items()
-        if not passes(protocol, [row[name] - row[f"{name}_before"]])
-    ]
-    said += [
-        f"{name.removeprefix(PAIRS)} {points:+.1f} points"
-        for name, points in row.items()
-        if name.startswith(PAIRS) and not passes(protocol, [points])
+        f"{name} {change:+.2f} points"
+        for name, change in points.items()
+        if not passes(protocol, [change])
     ]
     if not passes(protocol, [], row["perplexity"] / 100):
         said.append(f"perplexity {row['perplexity']:+.2f} %")

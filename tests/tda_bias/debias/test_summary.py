@@ -217,11 +217,11 @@ def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_
         ({}, 0.8, 0.8, ""),
         ({"ppl": 0.011}, 0.8, 0.8, "perplexity +1.11 %"),
         ({"ppl": 0.0099}, 0.8, 0.8, ""),
-        ({"pairs": (0.7, 0.688)}, 0.8, 0.8, "blimp -1.2 points"),
+        ({"pairs": (0.7, 0.688)}, 0.8, 0.8, "blimp -1.20 points"),
         ({"pairs": (0.7, 0.69)}, 0.8, 0.8, ""),
         ({}, 0.79, 0.8, ""),  # exactly a point, whatever rounding makes of it
-        ({}, 0.7899, 0.8, "language-model score 80.0 to 79.0"),
-        ({}, 0.8, 0.7899, "language-model score per token 80.0 to 79.0"),
+        ({}, 0.7899, 0.8, "language-model score -1.01 points"),
+        ({}, 0.8, 0.7899, "language-model score per token -1.01 points"),
     ],
 )
 def test_every_guard_alone_decides_and_is_named(changes, language, per_token, expected):
@@ -337,7 +337,7 @@ def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said
     dear = table.copy()
     dear.loc[dear["condition"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
     for expected, text in (
-        ("more than the guards allow (language-model score 40.3 to 33.3)",
+        ("more than the guards allow (language-model score -7.00 points)",
          of_effect(dear, protocol)),
         ("In 1 training no check passed", of_effect(table, protocol, unchanged=1)),
         ("9 steps a training: this tests the program", of_effect(table, protocol, steps=9)),
