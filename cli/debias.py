@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
-_FIXED = {"n_folds", "checks_per_epoch", "check_items", "watched", "typical_weight"}
+_FIXED = {"n_folds", "checks_per_epoch", "watched", "typical_weight"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())
 _SHORTER = {"by": "rank_by", "folds_run": "folds", "n_rates": "rates"}
 

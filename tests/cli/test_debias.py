@@ -364,11 +364,10 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
     tiny_folder, text, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setitem(protocol.RATES, "full", (1e-3,))
-    fewer = protocol.PRESETS["smoke"] | {"check_items": 4}  # on these the whole model gains
-    monkeypatch.setitem(protocol.PRESETS, "smoke", fewer)
     out, names = tmp_path / "run", ("effect", "random", "full", "cda-lora")
     options = [*LOOSE, "--how", "tune", "--n-random", "2", "--controls", "full,cda-lora"]
     options += ["--epochs", "2", "--limit", "6", "--train-items", "8"]
+    options += ["--check-items", "4"]  # on these the whole model gains
     options += ["--save", ",".join(names), "--out", str(out)]
     assert called(capsys, tiny_folder, text, *options)[0] == 0
     original = AutoModelForCausalLM.from_pretrained(tiny_folder).state_dict()
