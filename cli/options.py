@@ -59,8 +59,8 @@ SHORT = {
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
     "adjust", "allowed", "anchor", "batch_size", "check_items", "device_map", "domain", "dtype",
-    "forms", "keep_patterns", "n_rates", "n_splits", "overwrite", "precision", "pvalue", "random_seed",
-    "resume", "seed", "shard", "start", "train_items", "width", "windows",
+    "forms", "keep_patterns", "n_rates", "n_splits", "overwrite", "precision", "pvalue",
+    "random_seed", "resume", "seed", "shard", "start", "train_items", "width", "windows",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")

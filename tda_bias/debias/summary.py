@@ -281,18 +281,23 @@ def _check_by_check(trainings: Sequence[Trajectory]) -> Iterator[list[Check]]:
 
 
 def frontier_table(results: Results) -> pd.DataFrame:
-    """The bias left on test targets and its price: ``condition draw check perplexity beta``.
+    """The bias left on test targets and its price, check by check: all after equal steps.
 
-    Perplexity is the change in percent on the watched passages, mean over folds; beta is over the
-    items of all test targets.
+    ``condition draw check``; ``perplexity``, the change in percent on the watched passages, mean
+    over folds; ``beta`` of the items of all test targets, its ``change`` with limits over folds,
+    ``change_low change_high``, and the language-model scores ``lms lms_token`` in percent.
     """
     rows = []
     for condition, trained in results.items():
         own = [one.trajectory for one in trained]
+        before, of_fold = _items(trained, "gap", before=True), _fold_of_item(trained)
         for number, checks in enumerate(_check_by_check(own)):
             answers = Answers.together([check.test for check in checks])
-            before = [t.first.log_ppl for t in own]
-            lost = np.expm1(np.subtract([check.log_ppl for check in checks], before))
+            change = cluster_mean(answers.gap - before, of_fold)
+            low, high = change.limits()
+            lost = np.expm1(
+                [check.log_ppl - t.first.log_ppl for check, t in zip(checks, own, strict=True)]
+            )
             rows.append(
                 {
                     "condition": condition.name,
@@ -300,6 +305,11 @@ def frontier_table(results: Results) -> pd.DataFrame:
                     "check": number,
                     "perplexity": 100 * float(np.mean(lost)),
                     "beta": float(answers.gap.mean()),
+                    "change": change.mean,
+                    "change_low": low,
+                    "change_high": high,
+                    "lms": 100 * float(answers.language.mean()),
+                    "lms_token": 100 * float(answers.language_per_token.mean()),
                 }
             )
     return pd.DataFrame(rows)

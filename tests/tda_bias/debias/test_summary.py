@@ -278,6 +278,11 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
     assert last["perplexity"] == pytest.approx(100 * (np.expm1(0.02) + 5 * np.expm1(0.005)) / 6)
     expected = np.concatenate([0.1 * BEFORE[:2], 0.5 * BEFORE[2:12]])
     assert last["beta"] == pytest.approx(expected.mean())
+    of_folds = (expected - BEFORE[:12]).reshape(6, 2).mean(1)
+    assert last["change"] == pytest.approx(of_folds.mean())
+    limits = stats.t.interval(0.95, 5, of_folds.mean(), stats.sem(of_folds))
+    assert tuple(last[["change_low", "change_high"]]) == pytest.approx(limits)
+    assert last["lms"] == last["lms_token"] == pytest.approx(75)  # 50 % of two items, 80 of ten
 
 
 def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_least():
