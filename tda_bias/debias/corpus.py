@@ -9,14 +9,14 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.debias.protocol import Fold, Preset, Protocol
+from tda_bias.debias.protocol import Fold, Preset, Protocol, spread
 from tda_bias.debias.texts import TwinTexts, divergence
 from tda_bias.models.hooks import Computing, stopped_before
 from tda_bias.models.language_model import padded, special_tokens_around
@@ -34,7 +34,6 @@ from tda_bias.triples import load_triples
 from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple
 
-T = TypeVar("T")
 # Triples of other categories that hold the model, and of each category that test whether its own
 # bias changed.
 _LEARN, _REPORT = 96, 24
@@ -157,19 +156,25 @@ def pair_sets(names: str | None, preset: Preset) -> dict[str, PairSet]:
     With the preset ``smoke`` there are none unless they are asked for.
 
     Raises:
-        InputError: as ``load_pairs``.
+        InputError: as ``load_pairs``, or if two have one name.
     """
     if names is not None:
-        sources = [] if names == "none" else names.split(",")
+        sources = [] if names == "none" else [name.strip() for name in names.split(",")]
     else:
         folder = of_environment(_GENDER_AGREEMENT)
         sources = ["blimp", *([str(folder)] if folder else [])] if preset == "full" else []
-    found = {}
+    found: dict[str, PairSet] = {}
     for source in sources:
         path = Path(source)
+        name = path.name if path.is_dir() else path.stem
+        if not name or name in found:
+            raise InputError(
+                "`pairs` must name sets, files or folders with commas between them, no two with "
+                f"one name; got {names!r}"
+            )
         paradigm = path.is_dir() or '"sentence_good"' in _first_line(path)
         with given_as("pairs"):
-            found[path.stem] = load_pairs("blimp", data=path) if paradigm else load_pairs(source)
+            found[name] = load_pairs("blimp", data=path) if paradigm else load_pairs(source)
     return found
 
 
@@ -180,20 +185,20 @@ def _first_line(path: Path) -> str:
         return lines.readline(10_000)
 
 
-def refuse_evaluation_only(source: str | Path) -> None:
+def refuse_evaluation_only(source: str | Path, *, setting: str = "data") -> None:
     """Refuse data that is for evaluation only, by its name or by what it says.
 
     Raises:
         InputError: if it is CrowS-Pairs, in its own table or as JSON Lines.
     """
     path = Path(source)
-    names = [str(source), path.stem, *path.parts]
     first = _first_line(path)
     by_content = "sent_more" in first or '"set": "crows' in first.replace('":"', '": "')
-    if by_content or any(is_evaluation_only(name) for name in names):
+    if by_content or is_evaluation_only(path.stem):
         raise InputError(
-            f"`data` {source} is CrowS-Pairs, which must not be trained on: its data statement "
-            "says that it is for evaluation only; train on other texts and evaluate on these"
+            f"`{setting}` {source} is CrowS-Pairs, which must not be trained on: its data "
+            "statement says that it is for evaluation only; train on other texts and evaluate on "
+            "these"
         )
 
 
@@ -221,23 +226,17 @@ def domain_texts(
         thirds = [{targets[i] for i in part} for part in np.array_split(order, 3)]
         for part, third in zip(parts, thirds[:2], strict=True):
             part += [own for own in triples if own[0].group in third]
-        tested = _spread([own for own in triples if own[0].group in thirds[2] and own[1]], _REPORT)
+        tested = spread([own for own in triples if own[0].group in thirds[2] and own[1]], _REPORT)
         if tested:
             items, twins = [t for t, _ in tested], [its_twins[:1] for _, its_twins in tested]
             report[category] = TwinTexts(model, items, twins, batch_size=batch_size)
-    learn, watch = _spread(parts[0], _LEARN), _spread(parts[1], n_watch)
+    learn, watch = spread(parts[0], _LEARN), spread(parts[1], n_watch)
     if not learn or not watch:
         return None
     leading = special_tokens_around(model.tokenizer)[0]
     texts = split_triples(model, [triple for triple, _ in learn])
     watched = TwinTexts(model, [t for t, _ in watch], [()] * len(watch), batch_size=batch_size)
     return Domain([[*leading, *ids] for text in texts for ids in text.ids], watched, report)
-
-
-def _spread(items: Sequence[T], at_most: int) -> list[T]:
-    """At most so many items, evenly over all."""
-    places = np.linspace(0, len(items) - 1, min(at_most, len(items))).round().astype(int)
-    return [items[int(i)] for i in places]
 
 
 # -- neutral text ----------------------------------------------------------------------------------
@@ -267,6 +266,7 @@ def neutral_text(
             rows, ids = tuple(map(tuple, ids[:n])), ids[n:]
             parts[name] = Windows(rows, (1,) * n, 0, width, width, n)
         return NeutralPassages(**parts, source=SELF, revision=f"seed {seed}")
+    refuse_evaluation_only(source, setting="text")
     text = load_neutral_text(source)
     n_leading = min(len(special_tokens_around(model.tokenizer)[0]), width - 2)
     whole = text_windows(model, text.text, width=width, stride=width - n_leading)
@@ -309,12 +309,13 @@ def written_passages(model: LanguageModel, n: int, width: int, *, seed: int = 0)
         last, past = rows, None
         for _ in range(width - 1):
             output = hf_model(input_ids=last, past_key_values=past, use_cache=True)
-            past = output.past_key_values
+            past = getattr(output, "past_key_values", None)
             # Drawn by one number each: `multinomial` draws one for each token of the vocabulary.
             chances = torch.softmax(output.logits[:, -1].double(), -1).cpu().cumsum(-1)
             place = chances[:, -1:] * torch.rand(len(rows), 1, dtype=torch.double, generator=rng)
-            last = torch.searchsorted(chances, place, right=True).to(model.device)
-            rows = torch.cat([rows, last], 1)
+            drawn = torch.searchsorted(chances, place, right=True).to(model.device)
+            rows = torch.cat([rows, drawn], 1)
+            last = rows if past is None else drawn  # a model without a cache reads all again
         written += rows.tolist()
     return written
 

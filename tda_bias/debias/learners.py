@@ -55,6 +55,7 @@ class Learner:
     def __exit__(self, *_: object) -> None:
         for parameter, required in self._required.items():
             parameter.requires_grad_(required)
+            parameter.grad = None
 
     def named(self) -> dict[str, nn.Parameter]:
         """Parameters that learn, by name; none where nothing is learned step by step."""

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Int
@@ -39,6 +39,7 @@ N_FOLDS, _FEWEST_TARGETS = 5, 4
 # Items of a step.
 _BATCH = 12
 FINAL = -1
+T = TypeVar("T")
 RANDOM = "random"
 # Whose learned gates are the ranking `gates`.
 ALL_GATES = "gates of all heads"
@@ -202,6 +203,7 @@ def protocol_of(
     }
     given = {name: value for name, value in asked.items() if value is not None}
     protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
+    protocol = protocol.model_copy(update={"folds_run": min(protocol.folds_run, protocol.n_folds)})
     require_trained(save, protocol)
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
@@ -391,9 +393,9 @@ def folds(
         found.append(
             Fold(
                 number,
-                _spread(able, protocol.train_items),
-                _spread(stops, protocol.check_items),
-                _spread(tests, protocol.check_items),
+                _few(able, protocol.train_items),
+                _few(stops, protocol.check_items),
+                _few(tests, protocol.check_items),
                 apart,
             )
         )
@@ -414,9 +416,13 @@ def _able_to_train(
     return np.array(able)
 
 
-def _spread(items: Int[np.ndarray, " item"], at_most: int | None) -> Int[np.ndarray, " item"]:
-    """At most so many, evenly over all: those of a target stand together."""
+def _few(items: Int[np.ndarray, " item"], at_most: int | None) -> Int[np.ndarray, " item"]:
+    return np.array(spread(items.tolist(), at_most), int)
+
+
+def spread(items: Sequence[T], at_most: int | None) -> list[T]:
+    """At most so many items, evenly over all."""
     if at_most is None or len(items) <= at_most:
-        return items
+        return list(items)
     places = np.linspace(0, len(items) - 1, at_most).round().astype(int)
-    return np.asarray(items[places])
+    return [items[int(i)] for i in places]

@@ -21,7 +21,7 @@ from tda_bias.debias.experiment import (
     trained_alone,
 )
 from tda_bias.debias.protocol import RANDOM, Protocol
-from tda_bias.debias.saved_model import ABOUT, save_debiased
+from tda_bias.debias.saved_model import ABOUT, FOUND, refuse_foreign, save_debiased
 from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _LEVEL = 0.05
 # Shorter trainings test the program.
 _ENOUGH_STEPS = 10
+_BETTER = "passed the guards with less loss than the original"
 _CONDITIONS = {
     **{name: str for name in ("condition", "how", "guard")}, "heads": int,
     **{name: float for name in ("before", "beta", "rms", "perplexity", "p")},
@@ -123,12 +124,14 @@ def run_debias(
     """
     protocol, corpus = experiment.protocol, experiment.corpus
     about = model_record(corpus.model, weights=experiment.weights)
+    for name in ("model", *(f"model-{name}" for name in experiment.save[1:])):
+        refuse_foreign(folder / name)
     results = run_experiment(experiment, progress)
     groups = [triple.group for triple in corpus.items.triples]
     matched = {
         condition: [at_equal_entropy(experiment, own) for own in trained]
         for condition, trained in results.items()
-        if condition.name != RANDOM and all(own.trajectory.values for own in trained)
+        if condition.name in protocol.by
     }
     table = summary.conditions_table(results, groups, protocol, matched=matched)
     first, *others = experiment.save or [summary.recommended(results, protocol)]
@@ -151,7 +154,8 @@ def run_debias(
         twins=experiment.twins,
     )
     for earlier in folder.glob("model-*"):
-        if earlier.name.removeprefix("model-") not in others and (earlier / ABOUT).is_file():
+        of_run = (earlier / ABOUT).is_file() and not (earlier / FOUND).exists()
+        if of_run and earlier.name.removeprefix("model-") not in others:
             shutil.rmtree(earlier)
     heads = save_debiased(experiment, best, record, row, folder / "model")
     for name in others:
@@ -190,7 +194,7 @@ def _judged(
         row, table, experiment.protocol, experiment.steps, quantity=quantity, unchanged=unchanged
     )
     if trained.trajectory.best == 0:
-        said += " No check passed the guards: the model that is saved is the original."
+        said += f" No check {_BETTER}: the model that is saved is the original."
     return trained, row, said
 
 
@@ -209,7 +213,7 @@ def verdict(
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
 
     The first is said of the condition of a row, the second of the rankings of a table. A training
-    has so many ``steps``; in ``unchanged`` trainings of the condition no check passed the guards.
+    has so many ``steps``; ``unchanged`` trainings of the condition ended with the original.
     """
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
@@ -221,7 +225,7 @@ def verdict(
         text += f" It costs more than the guards allow ({'; '.join(failing)}): not for use."
     if unchanged:
         trainings = counted(unchanged, "training")
-        text += f" In {trainings} no check passed the guards: there the model stays as it was."
+        text += f" In {trainings} no check {_BETTER}: there the model stays as it was."
     text += f" {_helped(table, protocol)}"
     if steps < _ENOUGH_STEPS:
         text += f" {counted(steps, 'step')} a training: this tests the program, not the method."

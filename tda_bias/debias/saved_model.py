@@ -55,6 +55,16 @@ def look_of_run(run: Path, protocol: str) -> Path:
     return run / f"look-{protocol}.json"
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder to save a model in that holds anything but a model of an earlier run.
+
+    Raises:
+        InputError: if it does.
+    """
+    if folder.exists() and not (folder / ABOUT).is_file():
+        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
+
+
 def save_debiased(
     experiment: Experiment,
     trained: Trained,
@@ -72,8 +82,8 @@ def save_debiased(
         The content of ``heads.json``.
 
     Raises:
-        InputError: if the folder cannot be written, holds something else, or does not give the
-            same model back.
+        InputError: if the folder cannot be written, does not give the same model back, or holds
+            another model and what `tdabias confirm` found of it.
     """
     model, triples = experiment.corpus.model, experiment.corpus.items.triples
     heads = trained.training.heads
@@ -81,49 +91,63 @@ def save_debiased(
     before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}
     slices = {s for head in heads for s in head_slices(model.hf_model, head)}
     exported = _exported(model, trained, about, record)
-    own = learner_of(experiment, trained.training)
-    with own:  # gives parameters their ``requires_grad`` back
-        own.load(trained.trajectory.values)
-        own.check()
-    if folder.exists() and not (folder / ABOUT).is_file():
-        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
     replaced = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(replaced, ignore_errors=True)
     with new_model_folder(replaced) as stage:
+        own, applied = learner_of(experiment, trained.training), False
         try:
+            with own:  # gives parameters their ``requires_grad`` back
+                own.load(trained.trajectory.values)
+                own.check()
             if isinstance(own, HeadLora):
                 own.save(stage / ADAPTER)
             own.apply()
+            applied = True
             model.hf_model.save_pretrained(stage)
             model.tokenizer.save_pretrained(stage)
-        except OSError:
+            if heads:
+                _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
+            device, dtype = str(model.device), model.dtype_name
+            saved = load_language_model(str(stage), device=device, dtype=dtype)
+            _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
+        except (OSError, InputError, AssertionError):
             raise
         except Exception as error:  # what writes tensors names a full disk in its own way
             raise InputError(
                 f"cannot write {folder}: {error}; free space, then run again"
             ) from None
-        if heads:
-            _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
-        saved = load_language_model(str(stage), device=str(model.device), dtype=model.dtype_name)
-        _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
+        finally:
+            if not applied:
+                own.undo()
+            model.hf_model.load_state_dict(before)
         weights = saved.weight_hash()
         card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
         (stage / CARD).write_text(card, encoding="utf-8")
         (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
         taken = look_of_run(folder.parent, experiment.identity)
-        if taken.is_file():  # what was found cannot be found again
+        if taken.is_file():
             shutil.copy(taken, stage / LOOK)
-            if (folder / FOUND).is_dir():
-                shutil.copytree(folder / FOUND, stage / FOUND)
-    model.hf_model.load_state_dict(before)
+        if (folder / FOUND).is_dir():  # what was found cannot be found again
+            if read_about(folder)["weights"] != weights:
+                raise InputError(
+                    f"{folder} holds another model, and what was confirmed of it; move it away, or "
+                    "choose another --out"
+                )
+            shutil.copytree(folder / FOUND, stage / FOUND)
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)
     return exported
 
 
 def _about(experiment: Experiment, trained: Trained, record: DebiasRecord) -> dict[str, Any]:
-    """Entries of ``debias.json`` in the model's folder."""
+    """Entries of ``debias.json`` in the model's folder.
+
+    Targets of the trainings that were compared count as seen: they chose the condition.
+    """
     source = experiment.corpus.neutral.source
+    compared: set[str] = set()
+    for fold in experiment.folds:
+        compared.update(*experiment.targets(fold).values())
     return {
         "format": "tdabias debias 3",
         "protocol": experiment.identity,
@@ -136,7 +160,7 @@ def _about(experiment: Experiment, trained: Trained, record: DebiasRecord) -> di
         "how": trained.training.condition.how,
         "condition": record.recommended,
         "heads": [str(head) for head in trained.training.heads],
-        "targets": experiment.targets(trained.training.fold),
+        "targets": experiment.targets(trained.training.fold) | {"compared": sorted(compared)},
         "verdict": record.verdict,
     }
 
@@ -308,6 +332,8 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         seen = {str(t).casefold() for targets in about["targets"].values() for t in targets}
+        if missing := {"protocol", "model", "original", "category", "weights"} - about.keys():
+            raise KeyError(*missing)
         return about | {"seen": seen}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
@@ -347,7 +373,7 @@ def note_look(folder: Path, source: str, protocol: str) -> None:
 
 
 def read_items(source: str, about: dict[str, Any]) -> list[Triple] | PairSet:
-    """Triples, or pairs, of a file; none of a target that the training saw.
+    """Triples, or pairs, of a file; none of a target that a training of the run saw.
 
     Raises:
         InputError: if the file cannot be read, or shares targets with the training.

@@ -14,6 +14,7 @@ from tda_bias.debias.texts import Answers
 from tda_bias.debias.training import (
     OTHER,
     PAIRS,
+    UNDEFINED,
     Check,
     Results,
     Trained,
@@ -46,7 +47,7 @@ class DebiasRecord(RunRecord):
         neutral: Source and revision of the neutral text.
         matching: Whether random heads were of the same layers as the first ranking's.
         recommended: The condition whose model is saved: chosen on validation targets, or asked for.
-        unchanged: Whether that model is the original: no check of its training passed the guards.
+        unchanged: Whether that model is the original: no check passed the guards with less loss.
         verdict: The outcome, in words.
         broken: Trainings in which numbers became undefined, and at which step.
         twins: How twins came about; None without.
@@ -225,14 +226,13 @@ def failing_guards(row: Mapping[Any, Any], protocol: Protocol) -> list[str]:
 
 
 def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Random sets as one row: means, and of what is a size the mean size."""
+    """Random sets as one row: means, also of limits, and the mean size of what is ranked by it."""
     means = dict(rows[0])
     for name, value in means.items():
         if isinstance(value, str) or name in ("heads", "folds"):
             continue
         values = np.array([row[name] for row in rows])
-        sizes = name in ("beta", "sum", "beta_at_lms", "spread")
-        means[name] = float(np.abs(values).mean() if sizes else values.mean())
+        means[name] = float(np.abs(values).mean() if name == "beta_at_lms" else values.mean())
     passed = sum(row["guard"] == "pass" for row in rows)
     means["guard"] = f"{passed} of {len(rows)} pass"
     return means
@@ -421,7 +421,7 @@ def broken(results: Results) -> list[str]:
         f"{own.training.condition.part}, fold {own.training.fold.number}: {own.trajectory.ended}; "
         "its last good check counts"
         for own, _ in _each(results)
-        if "nan" in own.trajectory.ended.lower() or "became inf" in own.trajectory.ended
+        if own.trajectory.ended.startswith(UNDEFINED)
     ]
 
 

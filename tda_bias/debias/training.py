@@ -37,6 +37,8 @@ _PATIENCE = 3
 _NUMBERS = ("step", "loss", "beta", "lms", "lms_per_token", "log_ppl")
 # Readings of a trajectory that begin so are of minimal pairs, and of items of another category.
 PAIRS, OTHER = "pairs ", "other "
+# A training whose numbers became undefined ended with these words.
+UNDEFINED = "undefined numbers"
 T = TypeVar("T")
 
 
@@ -259,22 +261,23 @@ def train(
     trajectory = Trajectory(list(untouched.checks), before=untouched.before)
     best = learner.values()
     steps = batches(corpus, fold, protocol)
-    every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
+    n_checks = protocol.epochs * protocol.checks_per_epoch
+    due = set(np.linspace(0, len(steps), n_checks + 1).round().astype(int).tolist())
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():
             loss = loss_of(learner, items, training, held, batch)
         if not _stepped(optimiser, learner, loss):
-            trajectory.ended = f"the loss became {float(loss.detach())} at step {step}"
+            trajectory.ended = f"{UNDEFINED} in the loss or its gradient at step {step}"
             break
         if progress is not None:
             progress()
-        if step % every and step < len(steps):
+        if step not in due:
             continue
         try:
             with computing.running(), learner.running():
                 trajectory.checks.append(checked(corpus, fold, step))
         except InputError as error:  # the model says NaN: the last good check stands
-            trajectory.ended = f"{error} (step {step})"
+            trajectory.ended = f"{UNDEFINED} at the check after step {step}: {error}"
             break
         if choose(trajectory, protocol):
             best = learner.values()

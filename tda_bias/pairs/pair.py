@@ -14,7 +14,6 @@ from tda_bias.types import InputError, Triple
 Scored = Literal["whole", "shared", "difference"]
 Span = tuple[int, int]
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
-_EVALUATION_ONLY = ("crows",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def pair_triples(pairs: PairSet) -> list[Triple]:
 
 def is_evaluation_only(name: str) -> bool:
     """Tell whether a set's name is that of texts that must not be trained on."""
-    return re.sub(r"[^a-z]", "", name.lower()).startswith(_EVALUATION_ONLY)
+    return re.fullmatch(r"crows(pairs.*)?", re.sub(r"[^a-z]", "", name.lower())) is not None
 
 
 def checked(pair: Pair) -> Pair:

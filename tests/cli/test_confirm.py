@@ -211,6 +211,16 @@ def test_there_is_one_look_and_no_second(name, command, pairs, tmp_path, capsys)
                 assert run(["confirm", str(place), "--pairs", str(file)]) == 2
                 assert "a second look with the same protocol" in capsys.readouterr().err
     assert json.loads((out / "summary.json").read_text()) == summary
+    # What was confirmed of a model is never found beside another one, nor deleted with it.
+    saved = "random,effect" if name == "model" else "effect"
+    status, error = run([*command[:-1], saved]), capsys.readouterr().err
+    if name == "model":
+        assert status == 2
+        assert "holds another model, and what was confirmed of it" in error
+    else:
+        assert status == 0
+    assert json.loads((out / "summary.json").read_text()) == summary
+    assert json.loads((model / "debias.json").read_text()) == about
 
 
 @pytest.mark.parametrize(("left", "less"), [(0.1, True), (-0.1, True), (-0.99, False)])

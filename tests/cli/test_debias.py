@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 
 from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
-from tda_bias.debias import experiment, protocol
+from tda_bias.debias import experiment, protocol, saved_model
 from tda_bias.debias.corpus import training_texts
 from tda_bias.twins import make_twins, save_twins
-from tda_bias.types import HeadId
+from tda_bias.types import HeadId, InputError
 from tdabias_cli.main import run
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
@@ -225,7 +225,7 @@ def test_the_table_follows_from_the_items(finished):
         assert table.loc[name, "rms"] == pytest.approx(np.sqrt((own["beta"] ** 2).mean()), abs=1e-9)
         assert table.loc[name, "before"] == pytest.approx(own["beta_before"].mean(), abs=1e-9)
     draws = items[items["condition"] == "random"].groupby("draw")["beta"].mean()
-    assert table.loc["random", "beta"] == pytest.approx(draws.abs().mean(), abs=1e-9)
+    assert table.loc["random", "beta"] == pytest.approx(draws.mean(), abs=1e-9)
     frontier = pd.read_csv(finished / "frontier.csv")
     assert (frontier[frontier["check"] == 0]["perplexity"].abs() < 1e-9).all()
     assert table["p"].dropna().between(1 / 3, 1).all()
@@ -233,6 +233,24 @@ def test_the_table_follows_from_the_items(finished):
     others = pd.read_csv(finished / "others.csv")
     assert set(others["category"]) == {"profession", "race", "religion"}
     assert set(others["condition"]) == set(table.index) - {"untouched", "random"}
+
+
+def test_targets_of_all_trainings_that_were_compared_count_as_seen(finished):
+    about = saved_model.read_about(finished / "model")
+    folds = json.loads((finished / "run.json").read_text())["folds"]
+    parts = ("train", "validation", "test", "twins")
+    compared = {target for fold in folds for part in parts for target in fold[part]}
+    assert set(about["targets"]["compared"]) == compared
+    assert {target.casefold() for target in compared} <= about["seen"]
+
+
+def test_a_record_that_lacks_something_is_no_record(finished, tmp_path):
+    about = json.loads((finished / "model" / "debias.json").read_text())
+    for name in ("protocol", "targets", "weights"):
+        lacking = {key: value for key, value in about.items() if key != name}
+        (tmp_path / "debias.json").write_text(json.dumps(lacking), encoding="utf-8")
+        with pytest.raises(InputError, match="is no model that `tdabias debias` saved"):
+            saved_model.read_about(tmp_path)
 
 
 def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
@@ -322,6 +340,19 @@ def test_where_no_check_passes_the_guards_the_model_stays_and_the_result_says_so
     assert ("--category gender --data starter" in printed.partition("NEXT")[2]) != stays
 
 
+def test_a_folder_that_is_no_saved_model_is_refused_before_anything_is_trained(
+    tiny_folder, text, tmp_path, capsys
+):
+    kept = tmp_path / "run" / "model" / "mine.txt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine", encoding="utf-8")
+    status, _, error = called(capsys, tiny_folder, text, *SMALL, "--out", str(tmp_path / "run"))
+    assert status == 2
+    assert "model holds something else; move it away" in error
+    assert not list(tmp_path.glob("run/trainings/*"))
+    assert kept.read_text(encoding="utf-8") == "mine"
+
+
 def test_a_full_disk_is_one_line_and_leaves_no_half_model(
     tiny_folder, text, tmp_path, monkeypatch, capsys
 ):
@@ -392,8 +423,10 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
     assert changed["cda-lora"]
     assert json.loads((out / "run.json").read_text())["recommended"] == "effect"
     # Once finished, the same command gathers again; another model of it may be asked for.
+    table = (out / "conditions.csv").read_text()
     options[options.index("--save") + 1] = "full"
     assert called(capsys, tiny_folder, text, *options)[0] == 0
+    assert (out / "conditions.csv").read_text() == table
     assert json.loads((out / "model" / "debias.json").read_text())["condition"] == "full"
     assert not list(out.glob("model-*"))
 

@@ -51,6 +51,7 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
     prophet |= {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4}
     table = {
         "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
+        "openai": (tf.OpenAIGPTLMHeadModel, tf.OpenAIGPTConfig, gpt2),
         "gpt_neox": (tf.GPTNeoXForCausalLM, tf.GPTNeoXConfig, llama),
         "llama": (tf.LlamaForCausalLM, tf.LlamaConfig, grouped),
         "qwen2": (tf.Qwen2ForCausalLM, tf.Qwen2Config, grouped),

@@ -168,16 +168,28 @@ def test_what_is_saved_of_several_settings_is_what_the_experiment_chose(fixed):
         np.testing.assert_array_equal(now.test.gap, then.test.gap)
 
 
-def test_settings_are_chosen_by_the_validation_targets_and_saved_one_by_one(fixed):
-    own = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(0.0, 5.0))
-    (chosen,) = next(iter(run_experiment(own).values()))
-    betas = {}
-    for weight in (0.0, 5.0):
+@pytest.mark.parametrize("pairs_pass", [True, False])
+def test_settings_are_chosen_by_the_loss_on_validation_targets_if_pairs_pass(
+    fixed, monkeypatch, pairs_pass
+):
+    weights = (0.0, 5.0)
+    own = fixed(by=("effect",), n_random=1, folds_run=1, anchor=weights)
+    losses = {}
+    for weight in weights:
         single = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(weight,))
+        single = replace(single, cache=Cache(None, {}))
         (only,) = next(iter(run_experiment(single).values()))
-        betas[weight] = abs(only.trajectory.chosen.beta)
-    assert len(set(betas.values())) > 1
-    assert chosen.training.trial.anchor == min(betas, key=lambda weight: betas[weight])
+        losses[weight] = only.trajectory.chosen.loss
+    best, other = sorted(weights, key=lambda weight: losses[weight])
+    assert losses[best] < losses[other]
+    if not pairs_pass:
+        monkeypatch.setattr(
+            "tda_bias.debias.experiment.keeps_pairs",
+            lambda trajectory, _: trajectory.chosen.loss != losses[best],
+        )
+    (chosen,) = next(iter(run_experiment(own).values()))
+    assert chosen.training.trial.anchor == (best if pairs_pass else other)
+    assert chosen.trajectory.chosen.loss == losses[chosen.training.trial.anchor]
 
 
 def test_the_temperature_gives_a_trained_model_the_entropy_it_had(fixed):

@@ -36,6 +36,11 @@ def test_unknown_settings_and_too_small_ones_are_refused():
             Protocol(**setting)
 
 
+def test_no_more_folds_are_run_than_there_are():
+    protocol = protocol_of("full", {}, n_heads=90, typical_weight=0.1, n_targets=4)
+    assert (protocol.folds_run, protocol.n_folds) == (4, 4)
+
+
 @pytest.mark.parametrize("weight", [0.0, float("nan")])
 def test_heads_that_write_nothing_are_refused(weight):
     with pytest.raises(InputError, match="has heads that write nothing"):
@@ -134,7 +139,8 @@ def test_crows_pairs_is_known_by_its_name_and_by_what_it_says(tmp_path):
 
 
 def test_other_sources_may_be_trained_on(tmp_path):
-    path = tmp_path / "triples.jsonl"
+    path = tmp_path / "crows" / "crowsnest.jsonl"
+    path.parent.mkdir()
     path.write_text('{"target": "scarecrow", "context": "the crows flew"}', encoding="utf-8")
     for source in ("stereoset", "starter", path):
         refuse_evaluation_only(source)

@@ -151,6 +151,16 @@ def test_a_condition_is_held_against_random_sets_item_by_item_and_there_might_be
     assert np.isnan(alone["than_random_low"])  # one set says nothing of another
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_row_of_random_sets_has_their_mean_within_its_limits(monkeypatch, sign):
+    monkeypatch.setattr("tests.tda_bias.debias.test_summary.BEFORE", sign * BEFORE)
+    row = by_name(study(0.1, [0.5, 0.7]), Protocol(n_random=2)).loc["random"]
+    assert row["before"] == pytest.approx(sign * abs(BEFORE[:12].mean()))
+    assert row["beta"] == pytest.approx(0.6 * row["before"])
+    assert row["low"] < row["beta"] < row["high"]
+    assert row["beta_at_lms"] == pytest.approx(abs(row["beta"]))
+
+
 def test_targets_of_a_fold_share_a_model_and_are_one_cluster():
     results = study(0.5, [0.4, 0.6])
     row = by_name(results, Protocol(n_random=2)).loc["effect"]
@@ -344,7 +354,8 @@ def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said
     for expected, text in (
         ("more than the guards allow (language-model score -7.00 points)",
          of_effect(dear, protocol)),
-        ("In 1 training no check passed", of_effect(table, protocol, unchanged=1)),
+        ("In 1 training no check passed the guards with less loss",
+         of_effect(table, protocol, unchanged=1)),
         ("9 steps a training: this tests the program", of_effect(table, protocol, steps=9)),
     ):  # fmt: skip
         assert expected in text
@@ -376,9 +387,12 @@ def test_every_condition_of_a_protocol_is_there():
 def test_a_training_whose_numbers_became_undefined_is_named_with_its_step():
     results = study(0.5, [0.5])
     assert broken(results) == []
-    trajectories(results, "random")[1].ended = "the loss became nan at step 7"
+    trajectories(results, "random")[
+        1
+    ].ended = "undefined numbers in the loss or its gradient at step 7"
     assert broken(results) == [
-        "random 0, fold 1: the loss became nan at step 7; its last good check counts"
+        "random 0, fold 1: undefined numbers in the loss or its gradient at step 7; its last good "
+        "check counts"
     ]
 
 

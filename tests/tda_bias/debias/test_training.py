@@ -123,20 +123,34 @@ def test_a_training_does_not_depend_on_the_test_targets(setting, trained, found)
     torch.testing.assert_close(found.values["gates"], other.values["gates"])
 
 
-def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(
-    setting, trained, monkeypatch
+@pytest.mark.parametrize("undefined", ["loss", "gradient"])
+def test_numbers_that_become_undefined_end_the_training_at_the_last_good_check(
+    setting, trained, monkeypatch, undefined
 ):
     real, calls = training.loss_of, []
 
-    def broken(*arguments, **options):
+    def broken(own, *arguments, **options):
         calls.append(1)
-        return real(*arguments, **options) * (float("nan") if len(calls) == 3 else 1.0)
+        loss = real(own, *arguments, **options)
+        if len(calls) < 3:
+            return loss
+        (gates,) = own.parameters()
+        # The root of 0 is 0, its slope infinite, and times 0 not a number.
+        return loss * float("nan") if undefined == "loss" else loss + (0 * gates).sqrt().sum()
 
     monkeypatch.setattr(training, "loss_of", broken)
     found = trained(*setting)
-    assert found.ended == "the loss became nan at step 3"
+    assert found.ended == "undefined numbers in the loss or its gradient at step 3"
     assert found.checks[-1].step == 2
     assert torch.isfinite(found.values["gates"]).all()
+
+
+def test_checks_are_spread_over_the_steps_as_evenly_as_goes(setting, trained, monkeypatch):
+    monkeypatch.setattr(training, "_PATIENCE", 9)
+    corpus, _ = setting
+    fold = Fold(0, np.arange(18), np.arange(18, 21), np.arange(21, 24))
+    found = trained(corpus, fold, epochs=2, checks_per_epoch=2)  # four checks in six steps
+    assert [own.step for own in found.checks] == [0, 2, 3, 4, 6]
 
 
 def check(step=0, loss=1.0, lms=80.0, lms_per_token=70.0, log_ppl=3.0):
@@ -251,8 +265,9 @@ def test_divergence_and_entropy_are_those_of_the_logits_passage_by_passage(tiny_
     assert found > 1e-3
 
 
-def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokenizer):
-    model = tiny_model("gpt2")
+@pytest.mark.parametrize("kind", ["gpt2", "openai"])  # the second has no cache
+def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokenizer, kind):
+    model = tiny_model(kind)
     first = written_passages(model, 3, 10, seed=4)
     assert first == written_passages(model, 3, 10, seed=4)
     assert first != written_passages(model, 3, 10, seed=5)
