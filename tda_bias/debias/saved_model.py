@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,23 +100,18 @@ def save_debiased(
             with own:  # gives parameters their ``requires_grad`` back
                 own.load(trained.trajectory.values)
                 own.check()
-            if isinstance(own, HeadLora):
-                own.save(stage / ADAPTER)
-            own.apply()
-            applied = True
-            model.hf_model.save_pretrained(stage)
-            model.tokenizer.save_pretrained(stage)
+            with _being_written(folder):
+                if isinstance(own, HeadLora):
+                    own.save(stage / ADAPTER)
+                own.apply()
+                applied = True
+                model.hf_model.save_pretrained(stage)
+                model.tokenizer.save_pretrained(stage)
             if heads:
                 _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
             device, dtype = str(model.device), model.dtype_name
             saved = load_language_model(str(stage), device=device, dtype=dtype)
             _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
-        except (OSError, InputError, AssertionError):
-            raise
-        except Exception as error:  # what writes tensors names a full disk in its own way
-            raise InputError(
-                f"cannot write {folder}: {error}; free space, then run again"
-            ) from None
         finally:
             if not applied:
                 own.undo()
@@ -137,6 +133,16 @@ def save_debiased(
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)
     return exported
+
+
+@contextmanager
+def _being_written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # what writes tensors names a full disk in its own way
+        raise InputError(f"cannot write {folder}: {error}; free space, then run again") from None
 
 
 def _about(experiment: Experiment, trained: Trained, record: DebiasRecord) -> dict[str, Any]:
