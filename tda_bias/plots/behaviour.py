@@ -282,7 +282,10 @@ def plot_conditions(
         if len(random):
             label = "random heads: all sets, last check"
             low, high = random[name].min(), random[name].max()
-            ax.axvspan(low, high, color=LIGHT_GREY, alpha=0.35, lw=0, label=label)
+            if low < high:
+                ax.axvspan(low, high, color=LIGHT_GREY, alpha=0.35, lw=0, label=label)
+            else:  # a single set
+                ax.axvline(low, color=LIGHT_GREY, lw=2, label=label)
         for place, row in enumerate(rows.to_dict("records")):
             colour, marker = look(str(row["condition"]), place)
             ends = ("low", "high") if name == "beta" else ()

@@ -201,8 +201,8 @@ def frontier(runs: Sequence[Run]) -> Figure:
     return captioned(
         figure,
         f"{run.record.model.name}, {run.record.category}, {protocol.how}: items of targets that no "
-        f"training saw, {protocol.folds_run} of {protocol.n_folds} folds; the band is "
-        f"{protocol.n_random} sets of random heads {run.record.matching}.",
+        f"training saw, {protocol.folds_run} of {protocol.n_folds} folds; in grey "
+        f"{counted(protocol.n_random, 'set')} of random heads {run.record.matching}.",
     )
 
 

@@ -191,3 +191,7 @@ def test_the_band_of_random_heads_is_beside_the_last_check_of_each_condition():
         assert span.get_extents().transformed(ax.transData.inverted()).intervalx == pytest.approx(
             band
         )
+    single = frontier[frontier["draw"] == 0]
+    for ax, at in zip(plot_conditions(conditions, single).axes, (0.15, 1.0), strict=True):
+        [line] = [line for line in ax.lines if line.get_label().startswith("random heads")]
+        assert list(line.get_xdata()) == [at, at]
