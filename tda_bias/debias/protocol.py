@@ -111,7 +111,7 @@ class Protocol(BaseModel):
         None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
     )
     check_items: int | None = Field(
-        None, ge=1, description="validation items of a fold, and test items, at most"
+        None, ge=1, le=MAX_COUNT, description="validation items of a fold, and test items, at most"
     )
     # Of 48 texts and a fold's 36 validation items one lost comparison is .6 points, of 192 .2.
     watched: int = Field(
