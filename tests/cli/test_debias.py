@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
-from tda_bias.debias import experiment, protocol, saved_model
+from tda_bias.debias import experiment, protocol, run_debias, saved_model
 from tda_bias.debias.corpus import training_texts
 from tda_bias.twins import make_twins, save_twins
 from tda_bias.types import HeadId, InputError
@@ -353,18 +353,31 @@ def test_a_folder_that_is_no_saved_model_is_refused_before_anything_is_trained(
     assert kept.read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.parametrize(
+    ("how", "writes"), [("tune", "transformers.GPT2LMHeadModel"), ("lora", "peft.PeftModel")]
+)
 def test_a_full_disk_is_one_line_and_leaves_no_half_model(
-    tiny_folder, text, tmp_path, monkeypatch, capsys
+    how, writes, tiny_folder, text, tmp_path, monkeypatch, capsys
 ):
-    from transformers import GPT2LMHeadModel
-
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(GPT2LMHeadModel, "save_pretrained", full)
+    real, hashes = run_debias.save_debiased, []
+
+    def watched(own, *arguments):
+        hashes.append(own.corpus.model.weight_hash())
+        try:
+            return real(own, *arguments)
+        finally:
+            hashes.append(own.corpus.model.weight_hash())
+
+    monkeypatch.setattr(f"{writes}.save_pretrained", full)
+    monkeypatch.setattr(run_debias, "save_debiased", watched)
     out = tmp_path / "run"
-    status, _, error = called(capsys, tiny_folder, text, *SMALL, "--out", str(out))
+    options = [*LOOSE, *SMALL, "--how", how, "--out", str(out)]
+    status, _, error = called(capsys, tiny_folder, text, *options)
     assert status == 2
+    assert hashes[0] == hashes[1]
     assert "No space left on device" in error
     assert not (out / "model").exists()
     assert not (out / "run.json").exists()

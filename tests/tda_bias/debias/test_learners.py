@@ -118,7 +118,8 @@ def test_parameters_ask_for_gradients_again_afterwards():
         names = {name for name, p in hf_model.named_parameters() if p.requires_grad}
         ends = ("c_attn.weight", "c_attn.bias", "c_proj.weight")
         assert names == {f"transformer.h.{n}.attn.{end}" for n in (0, 1) for end in ends}
-    assert all(p.requires_grad for p in hf_model.parameters())
+        hf_model(torch.tensor([[5, 6]])).logits.sum().backward()
+    assert all(p.requires_grad and p.grad is None for p in hf_model.parameters())
 
 
 def test_the_trainer_of_transformers_trains_the_chosen_heads_and_nothing_else(tmp_path):

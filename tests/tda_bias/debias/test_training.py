@@ -299,3 +299,6 @@ def test_the_three_parts_of_a_file_share_no_token(tiny_model, tokenizer, tmp_pat
     assert not parts[1] & parts[2]
     with pytest.raises(InputError, match="in three parts"):
         neutral_text(model, str(path), n_learn=90, n_watch=30, width=10)
+    path.write_text(",sent_more,sent_less", encoding="utf-8")
+    with pytest.raises(InputError, match=r"`text` .* is CrowS-Pairs, which must not be trained on"):
+        neutral_text(model, str(path))
