@@ -13,9 +13,8 @@ from pydantic import Field, create_model
 from rich.console import Console
 
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
-from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
-from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.sources import text_comes_from_hub
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
@@ -124,6 +123,7 @@ def debias(settings: DebiasSettings) -> None:
         neutral_text,
         other_categories,
         pair_sets,
+        retention_text,
         training_texts,
     )
     from tda_bias.debias.experiment import fixed_experiment
@@ -148,8 +148,7 @@ def debias(settings: DebiasSettings) -> None:
         say(settings.console, said)
     pairs = pair_sets(settings.pairs, settings.preset)
     if settings.text != "self" and not text_comes_from_hub(settings.text):
-        with given_as("text"):
-            load_neutral_text(settings.text)
+        retention_text(settings.text)
 
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()

@@ -28,7 +28,7 @@ from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.scores.texts import split_triples
-from tda_bias.sources import load_neutral_text, of_environment
+from tda_bias.sources import NeutralText, load_neutral_text, of_environment
 from tda_bias.stats.resampling import generator
 from tda_bias.triples import load_triples
 from tda_bias.twins import Twins, load_twins, make_twins
@@ -185,7 +185,7 @@ def _first_line(path: Path) -> str:
         return lines.readline(10_000)
 
 
-def refuse_evaluation_only(source: str | Path, *, setting: str = "data") -> None:
+def refuse_evaluation_only(source: str | Path) -> None:
     """Refuse data that is for evaluation only, by its name or by what it says.
 
     Raises:
@@ -196,7 +196,7 @@ def refuse_evaluation_only(source: str | Path, *, setting: str = "data") -> None
     by_content = "sent_more" in first or '"set": "crows' in first.replace('":"', '": "')
     if by_content or is_evaluation_only(path.stem):
         raise InputError(
-            f"`{setting}` {source} is CrowS-Pairs, which must not be trained on: its data "
+            f"`data` {source} is CrowS-Pairs, which must not be trained on: its data "
             "statement says that it is for evaluation only; train on other texts and evaluate on "
             "these"
         )
@@ -242,6 +242,17 @@ def domain_texts(
 # -- neutral text ----------------------------------------------------------------------------------
 
 
+def retention_text(source: str) -> NeutralText:
+    """Read a neutral text that may be trained on.
+
+    Raises:
+        InputError: as ``load_neutral_text`` and ``refuse_evaluation_only``, about ``text``.
+    """
+    with given_as("text"):
+        refuse_evaluation_only(source)
+        return load_neutral_text(source)
+
+
 def neutral_text(
     model: LanguageModel,
     source: str = SELF,
@@ -266,8 +277,7 @@ def neutral_text(
             rows, ids = tuple(map(tuple, ids[:n])), ids[n:]
             parts[name] = Windows(rows, (1,) * n, 0, width, width, n)
         return NeutralPassages(**parts, source=SELF, revision=f"seed {seed}")
-    refuse_evaluation_only(source, setting="text")
-    text = load_neutral_text(source)
+    text = retention_text(source)
     n_leading = min(len(special_tokens_around(model.tokenizer)[0]), width - 2)
     whole = text_windows(model, text.text, width=width, stride=width - n_leading)
     if whole.of < sum(sizes.values()):

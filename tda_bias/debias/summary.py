@@ -291,13 +291,12 @@ def frontier_table(results: Results) -> pd.DataFrame:
     for condition, trained in results.items():
         own = [one.trajectory for one in trained]
         before, of_fold = _items(trained, "gap", before=True), _fold_of_item(trained)
+        log_ppl = [t.first.log_ppl for t in own]
         for number, checks in enumerate(_check_by_check(own)):
             answers = Answers.together([check.test for check in checks])
             change = cluster_mean(answers.gap - before, of_fold)
             low, high = change.limits()
-            lost = np.expm1(
-                [check.log_ppl - t.first.log_ppl for check, t in zip(checks, own, strict=True)]
-            )
+            lost = np.expm1(np.subtract([check.log_ppl for check in checks], log_ppl))
             rows.append(
                 {
                     "condition": condition.name,

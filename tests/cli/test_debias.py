@@ -124,6 +124,7 @@ def test_all_heads_of_a_file_are_trained_and_compared_with_as_many(
             ["--preset", "full", "--twins", "none"],
             "`controls` cda, cda-lora, leace, placebo, steering need twins",
         ),
+        (["--text", "crows_pairs_anonymized.csv"], "`text` crows_pairs_anonymized.csv is CrowS"),
     ],
 )
 def test_what_a_preset_s_controls_need_is_checked_before_the_model_is_loaded(

@@ -387,9 +387,8 @@ def test_every_condition_of_a_protocol_is_there():
 def test_a_training_whose_numbers_became_undefined_is_named_with_its_step():
     results = study(0.5, [0.5])
     assert broken(results) == []
-    trajectories(results, "random")[
-        1
-    ].ended = "undefined numbers in the loss or its gradient at step 7"
+    second = trajectories(results, "random")[1]
+    second.ended = "undefined numbers in the loss or its gradient at step 7"
     assert broken(results) == [
         "random 0, fold 1: undefined numbers in the loss or its gradient at step 7; its last good "
         "check counts"
