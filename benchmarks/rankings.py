@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.paper.rankings import TOP, about_rankings, agreement, overlap, published_rankings
-from tda_bias.runs.tables import markdown
+from tda_bias.show.tables import markdown
 from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
 
 # Standard errors away from 0 at which a two-sided test at .05 has a power of .8.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import Field, field_validator, model_validator
 from rich.table import Table
 
-from tda_bias.runs.settings import given_as
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.show.text import counted, interval_text, number_text, p_text
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.store.settings import given_as
 from tda_bias.twins import Twins
 from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy, Triple
 
@@ -242,8 +242,8 @@ def _curve(
     """Remove more and more heads by rankings, and by random orders."""
     from tda_bias.ablation.prune_curve import named_rankings, prune_curve, split_targets
     from tda_bias.plots.behaviour import plot_prune_curve
-    from tda_bias.runs.figures import print_style
     from tda_bias.scores.perplexity import text_windows
+    from tda_bias.show.figures import print_style
 
     reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     with given_as("text"):

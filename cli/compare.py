@@ -11,10 +11,10 @@ from pydantic import Field
 from rich.table import Table
 
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.run import content_hash, open_run
-from tda_bias.runs.text import interval_text, number_text, p_text
+from tda_bias.show.text import interval_text, number_text, p_text
 from tda_bias.sources import text_comes_from_hub
+from tda_bias.store.record import DataRecord
+from tda_bias.store.run import content_hash, open_run
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
@@ -172,7 +172,7 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
         from tda_bias.comparison.models import compare_models
         from tda_bias.models.load import read_config
         from tda_bias.plots.figures import plot_comparison
-        from tda_bias.runs.figures import print_style
+        from tda_bias.show.figures import print_style
 
         names = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
         options = settings.model_dump(include={"preset", "only", *names, "limit", "seed"})
@@ -212,8 +212,8 @@ def _compared_runs(settings: CompareSettings) -> Output:
     from tda_bias.comparison.head_maps import compare_heads
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.figures import plot_head_comparison
-    from tda_bias.runs.figures import print_style
     from tda_bias.scores.stereoset_scores import StereoSetScores
+    from tda_bias.show.figures import print_style
 
     runs = (settings.before, settings.after)
     how: dict[str, Any] = {

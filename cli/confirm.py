@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.files import locked
-from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.run import Run, refuse_run_of_another_command
-from tda_bias.runs.settings import validated
-from tda_bias.runs.text import Finding
+from tda_bias.show.text import Finding
+from tda_bias.store.files import locked
+from tda_bias.store.record import ModelRecord, RunRecord
+from tda_bias.store.run import Run, refuse_run_of_another_command
+from tda_bias.store.settings import validated
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
@@ -215,7 +215,7 @@ def _saved(
     shown: Sequence[Table] = (),
 ) -> Output:
     """The output, once its finding, summary and table are saved."""
-    from tda_bias.runs.result import writing_run
+    from tda_bias.store.result import writing_run
 
     folder = settings.folder
     record = RunRecord(command="confirm", model=model, settings=settings.recorded())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.runs.run import open_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.run import open_run
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .options import Positional, command

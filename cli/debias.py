@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 from rich.console import Console
 
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
-from tda_bias.runs.text import data_remarks
+from tda_bias.show.text import data_remarks
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
@@ -132,7 +132,7 @@ def debias(settings: DebiasSettings) -> None:
     from tda_bias.debias.run_debias import run_debias
     from tda_bias.debias.texts import TwinTexts
     from tda_bias.plots.behaviour import plot_conditions
-    from tda_bias.runs.figures import print_style
+    from tda_bias.show.figures import print_style
 
     # What cannot be read is said before the model is loaded.
     from_file = _heads_of_file(settings)

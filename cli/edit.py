@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from tda_bias.runs.files import to_json, write_text
-from tda_bias.runs.run import refuse_file_of_a_run
-from tda_bias.runs.text import Finding, counted
+from tda_bias.show.text import Finding, counted
+from tda_bias.store.files import to_json, write_text
+from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.run import open_run, refuse_run_of_another_command, with_parts
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.types import InputError, PValue, RankBy
 
 from . import heads
@@ -20,7 +20,7 @@ from .output import Output, say
 from .settings import KeptRunSettings, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
-    from tda_bias.runs.figures import Entry
+    from tda_bias.show.figures import Entry
 
 
 class FiguresSettings(OutputSettings):
@@ -47,7 +47,7 @@ def figures(settings: FiguresSettings) -> None:
 
     from pvf.papers import write_risk_tables
     from tda_bias.paper.page import write_tables
-    from tda_bias.runs.figures import drawings, write_print
+    from tda_bias.show.figures import drawings, write_print
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")

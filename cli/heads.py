@@ -12,9 +12,9 @@ from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.pairs import SETS, pair_triples
-from tda_bias.runs.cache import launched
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.text import Finding, counted, p_text
+from tda_bias.show.text import Finding, counted, p_text
+from tda_bias.store.cache import launched
+from tda_bias.store.record import DataRecord
 from tda_bias.twins import PLACEBOS, Twins, comparable_placebos
 from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
 
@@ -280,7 +280,7 @@ def _inside(result: HeadBias, at: Path) -> HeadBias | None:
     One of an earlier version that lies there must not end a new run after all its work.
     """
     from tda_bias.heads.result import HeadBias
-    from tda_bias.runs.record import EarlierRunError
+    from tda_bias.store.record import EarlierRunError
 
     if not (at / "run.json").is_file():
         return None

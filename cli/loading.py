@@ -15,7 +15,7 @@ from rich.markup import escape
 from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.runs.record import DataRecord, RunRecord
+from tda_bias.store.record import DataRecord, RunRecord
 from tda_bias.triples import comes_from_hub, load_triples, source_revision, triple_remarks
 from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple

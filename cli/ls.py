@@ -12,9 +12,9 @@ from rich.table import Table
 
 from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import SETS
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.run import open_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.files import RECORD
+from tda_bias.store.run import open_run
 from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.types import InputError
 from unqover.classes import NAMED

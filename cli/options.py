@@ -28,8 +28,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from tda_bias.runs.cache import launched
-from tda_bias.runs.settings import (
+from tda_bias.store.cache import launched
+from tda_bias.store.settings import (
     is_number,
     plain_type,
     read_settings,

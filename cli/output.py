@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.types import HeadId
 
 from .settings import OutputSettings
@@ -53,7 +53,7 @@ class Output:
     def print(self, settings: OutputSettings) -> None:
         """Print it as the settings say; nothing else goes to standard output."""
         if settings.format == "json":
-            from tda_bias.runs.files import plain
+            from tda_bias.store.files import plain
 
             about = {"folder": self.folder, "finding": self.finding}
             given = {name: value for name, value in about.items() if value is not None}
@@ -231,7 +231,7 @@ def say(console: Console, text: str) -> None:
 
 def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractContextManager[Moved]:
     """Show how far something is: at once in a terminal, every ten seconds in a log."""
-    from tda_bias.runs.result import progress_bar
+    from tda_bias.show.progress import progress_bar
 
     log = not settings.console.is_terminal
     return progress_bar(title, unit, log=log, quiet=settings.quiet)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.pairs import SETS
-from tda_bias.runs.record import DataRecord
+from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError
 
 from .loading import pairs_of

@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
-from tda_bias.runs.files import locked
-from tda_bias.runs.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
-from tda_bias.runs.tables import write_csv
-from tda_bias.runs.text import Finding, counted, short_name
+from tda_bias.show.tables import write_csv
+from tda_bias.show.text import Finding, counted, short_name
+from tda_bias.store.files import locked
+from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
 from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
@@ -258,7 +258,7 @@ def social(settings: SocialSettings) -> None:
     from pvf.plots import plot_regression
     from pvf.report import load_report
     from pvf.social import load_factors, regressions
-    from tda_bias.runs.figures import write_figure
+    from tda_bias.show.figures import write_figure
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")
@@ -289,7 +289,7 @@ def plot(settings: PlotSettings) -> None:
 
     from pvf.plots import figures_of_runs
     from pvf.report import reports_of
-    from tda_bias.runs.figures import write_figure
+    from tda_bias.show.figures import write_figure
 
     refuse_run_of_another_command(settings.out, "pvf plot")
     reports = reports_of([open_run(folder, "pvf") for folder in settings.runs])

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from tda_bias.runs.files import write_text
-from tda_bias.runs.page import Audited, Section, audit_html, page_html
-from tda_bias.runs.run import Run, open_run, refuse_file_of_a_run, with_parts
-from tda_bias.runs.text import Finding, counted
+from tda_bias.show.page import Audited, Section, audit_html, page_html
+from tda_bias.show.text import Finding, counted
+from tda_bias.store.files import write_text
+from tda_bias.store.run import Run, open_run, refuse_file_of_a_run, with_parts
 from tda_bias.types import MAX_COUNT, InputError
 
 from .options import Positional, command, command_line
@@ -224,7 +224,7 @@ PRINTED = {
     ),
     "debias": ("tda_bias.debias.run_debias:DebiasRun", "debias:output"),
     "pairs": ("tda_bias.scores.pair_scores:PairSetScores", "pairs:output"),
-    "confirm": ("tda_bias.runs.run:open_run", "confirm:saved"),
+    "confirm": ("tda_bias.store.run:open_run", "confirm:saved"),
     "compare": ("tda_bias.comparison.models:ModelComparison", "compare:output"),
 }
 # Comparisons of two runs, by what they compare.

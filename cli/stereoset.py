@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
-from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
 from tda_bias.triples import comes_from_hub, load_sentence_triples
 from tda_bias.types import CATEGORIES
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tda_bias.runs.run import refuse_file_of_a_run
+from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.twins import Twins, load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
 from tda_bias.types import InputError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
 from tda_bias.types import MAX_COUNT
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tda_bias.models.processes import Processes, joined
-from tda_bias.runs.cache import Cache, OpenCache, Shard, Team, launched
-from tda_bias.runs.files import locked, prepare_folder
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.run import refuse_other_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
+from tda_bias.store.files import locked, prepare_folder
+from tda_bias.store.record import DataRecord
+from tda_bias.store.run import refuse_other_run
 from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model

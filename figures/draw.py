@@ -20,8 +20,8 @@ from PIL import Image
 from torch import nn
 
 from tda_bias.models.load import load_language_model
-from tda_bias.runs.figures import Drawn, Entry, drawings, write_print
-from tda_bias.runs.run import Run, open_run, with_parts
+from tda_bias.show.figures import Drawn, Entry, drawings, write_print
+from tda_bias.store.run import Run, open_run, with_parts
 from tdabias_cli.figures import catalogue
 
 ROOT = Path(__file__).parents[1]

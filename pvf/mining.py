@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from pvf.config import Kind
 from pvf.words import load_words, packaged
-from tda_bias.runs.files import write_text
+from tda_bias.store.files import write_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pvf import plots
 from pvf.preferences import PreferencesRecord
 from pvf.report import RiskReport, load_report, reports_of
 from pvf.words import load_classes, load_templates, load_words, packaged
-from tda_bias.runs.figures import (
+from tda_bias.show.figures import (
     COLUMN,
     PAGE,
     Entry,
@@ -21,9 +21,9 @@ from tda_bias.runs.figures import (
     named_apart,
     print_figure,
 )
-from tda_bias.runs.run import Run
-from tda_bias.runs.tables import write_table
-from tda_bias.runs.text import counted
+from tda_bias.show.tables import write_table
+from tda_bias.show.text import counted
+from tda_bias.store.run import Run
 
 # What the papers print.
 _PUBLISHED = "published.yaml"

@@ -15,8 +15,8 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.social import WEIGHT
-from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
-from tda_bias.runs.text import counted, short_name
+from tda_bias.show.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
+from tda_bias.show.text import counted, short_name
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from pydantic import Field
 
 from pvf.config import ScoreConfig
 from pvf.words import Template
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.result import Recorded, writing_run
-from tda_bias.runs.run import open_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.files import RECORD
+from tda_bias.store.record import RecordPart, RunRecord
+from tda_bias.store.result import Recorded, writing_run
+from tda_bias.store.run import open_run
 from tda_bias.types import InputError
 
 PRONOUNS = ("he", "she")

@@ -30,7 +30,7 @@ from tda_bias.models.requests import (
     require_kind,
 )
 from tda_bias.models.scoring import Scorer
-from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
+from tda_bias.store.cache import OpenCache, Part, no_cache, texts_hash
 from tda_bias.types import InputError, Progress
 
 # Words x that are saved together: a killed run loses no more than these.

@@ -21,12 +21,12 @@ from pvf.risk import (
     risk_intervals,
     x_intervals,
 )
-from tda_bias.runs.figures import named_apart
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import RecordPart, validated_part
-from tda_bias.runs.result import adding_to_run, summary_html
-from tda_bias.runs.run import Run, open_run
-from tda_bias.runs.text import Finding, counted, interval_text
+from tda_bias.show.figures import named_apart
+from tda_bias.show.text import Finding, counted, interval_text
+from tda_bias.store.files import RECORD
+from tda_bias.store.record import RecordPart, validated_part
+from tda_bias.store.result import adding_to_run, summary_html
+from tda_bias.store.run import Run, open_run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from tda_bias.runs.files import read_text, rows_of
-from tda_bias.runs.settings import parse_yaml
+from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.settings import parse_yaml
 from tda_bias.types import InputError
 
 NAMED_TEMPLATES = ("gender", "race")

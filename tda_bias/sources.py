@@ -14,8 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from tda_bias.runs.files import json_objects, read_text
-from tda_bias.runs.text import is_visible
+from tda_bias.show.text import is_visible
+from tda_bias.store.files import json_objects, read_text
 from tda_bias.types import ROLES, InputError
 
 PACKAGED = "packaged"

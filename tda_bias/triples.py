@@ -18,9 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tda_bias.runs.files import read_text, rows_of
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
 from tda_bias.sources import (
     STEREOSET,
     Half,
@@ -37,6 +35,8 @@ from tda_bias.sources import (
     texts_by_role,
     visible_text,
 )
+from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
 
 # Examples in a remark; characters of a target's name, which stands in tables and figures.

@@ -28,8 +28,8 @@ from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.plots import behaviour, figures, illustrations
 from tda_bias.plots import heads as head_plots
 from tda_bias.plots.illustrations import calibration
-from tda_bias.runs.record import HookedModelRecord, ModelRecord
-from tda_bias.runs.result import save_figure
+from tda_bias.store.record import HookedModelRecord, ModelRecord
+from tda_bias.store.result import save_figure
 from tests.support.answers import made_up_answers
 from tests.support.plotted import made_up_example, made_up_heads
 from tests.support.preferences import made_up as made_up_preferences

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import Recorded, writing_run
-from tda_bias.runs.run import open_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.files import RECORD
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import Recorded, writing_run
+from tda_bias.store.run import open_run
 from tda_bias.types import InputError
 from unqover.questions import DesignRecord
 

@@ -24,7 +24,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
 from tda_bias.models.scoring import Scorer
-from tda_bias.runs.cache import OpenCache, Part, no_cache
+from tda_bias.store.cache import OpenCache, Part, no_cache
 from tda_bias.types import InputError, Progress
 from unqover.answers import Answers, AnswersRecord
 from unqover.classes import Attribute, Subject

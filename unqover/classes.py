@@ -18,8 +18,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from tda_bias.runs.files import read_text
-from tda_bias.runs.settings import parse_yaml, validated
+from tda_bias.store.files import read_text
+from tda_bias.store.settings import parse_yaml, validated
 from tda_bias.types import InputError
 
 NAMED = (

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
-from tda_bias.runs.run import Run
-from tda_bias.runs.text import counted, p_text, short_name
+from tda_bias.show.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
+from tda_bias.show.text import counted, p_text, short_name
+from tda_bias.store.run import Run
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of, load_report
 

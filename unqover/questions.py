@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from tda_bias.runs.record import RecordPart
-from tda_bias.runs.text import article, english
+from tda_bias.show.text import article, english
+from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
 from unqover.classes import Attribute, Form, Frame, Subject, SubjectClass
 from unqover.config import DesignConfig

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.runs.result import adding_to_run, summary_html
-from tda_bias.runs.settings import validated
-from tda_bias.runs.text import Finding, p_text
+from tda_bias.show.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached, value_needed
+from tda_bias.store.result import adding_to_run, summary_html
+from tda_bias.store.settings import validated
 from unqover.answers import Answers
 from unqover.bias import (
     SCALES,

@@ -26,8 +26,8 @@ from tda_bias.models.hooks import Precision, head_means, require_heads, require_
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
-from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.scores.stereoset import language_wins
+from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.types import Ablation, HeadId, InputError, Triple
 
 # A backward pass costs about two forward ones.

@@ -39,10 +39,10 @@ from tda_bias.models.load import (
     quantisation,
     read_config,
 )
-from tda_bias.runs.files import temporary_name, to_json, write_errors
-from tda_bias.runs.page import Audited, model_card
-from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.text import Finding, counted
+from tda_bias.show.page import Audited, model_card
+from tda_bias.show.text import Finding, counted
+from tda_bias.store.files import temporary_name, to_json, write_errors
+from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.types import HeadId, InputError
 
 CARD = "README.md"

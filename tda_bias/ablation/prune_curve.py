@@ -21,13 +21,13 @@ from tda_bias.ablation.ablator import Ablator, Outcomes
 from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
-from tda_bias.runs.cache import Cache, Part, texts_hash
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.perplexity import Windows, log_perplexity
+from tda_bias.show.text import Finding, counted, interval_text, p_text
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import generator, share_reached
+from tda_bias.store.cache import Cache, Part, texts_hash
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import SavedResult
 from tda_bias.types import HeadId, InputError, Progress, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]

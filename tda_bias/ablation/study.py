@@ -20,12 +20,12 @@ from tda_bias.ablation.ablator import Ablator, FirstOrder, Outcomes
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
-from tda_bias.runs.cache import Cache
-from tda_bias.runs.record import Number, RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hashes
-from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
+from tda_bias.store.cache import Cache
+from tda_bias.store.record import Number, RunRecord
+from tda_bias.store.result import SavedResult
+from tda_bias.store.run import content_hashes
 from tda_bias.types import Ablation, HeadId, InputError, Progress, RankBy
 
 # Decimals to which effects are distinguished.

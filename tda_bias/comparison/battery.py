@@ -31,8 +31,8 @@ from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.store.settings import given_as
 from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import CATEGORIES, InputError

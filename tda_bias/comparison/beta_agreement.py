@@ -16,11 +16,11 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from tda_bias.comparison.head_maps import TwoRunsRecord, shared_category
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import Finding, interval_text, number_text, p_text
 from tda_bias.scores.stereoset import SCORINGS, log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.show.text import Finding, interval_text, number_text, p_text
 from tda_bias.stats.resampling import chance_correlation, generator
+from tda_bias.store.result import SavedResult
 from tda_bias.types import InputError
 
 _PER = {"sum": "by sums", "mean": "per token"}

@@ -17,10 +17,10 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.stats.resampling import chance_correlation, generator, holm
+from tda_bias.store.record import HookedModelRecord, ModelRecord, RunRecord
+from tda_bias.store.result import SavedResult
 from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")

@@ -13,11 +13,11 @@ import pandas as pd
 
 from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
 from tda_bias.models.language_model import model_record
-from tda_bias.runs.cache import Cache, OpenCache, Part, no_cache
-from tda_bias.runs.record import ModelRecord, RecordPart, RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import Run
-from tda_bias.runs.text import Finding, counted, interval_text, p_text
+from tda_bias.show.text import Finding, counted, interval_text, p_text
+from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
+from tda_bias.store.record import ModelRecord, RecordPart, RunRecord
+from tda_bias.store.result import SavedResult
+from tda_bias.store.run import Run
 from tda_bias.types import InputError, Progress
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from tda_bias.crossref.rank_tests import (
     usable_covariates,
 )
 from tda_bias.heads.tables import map_columns
-from tda_bias.runs.record import Number, RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hashes, open_run
-from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.scores.stereoset import log_odds
+from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.store.record import Number, RunRecord
+from tda_bias.store.result import SavedResult
+from tda_bias.store.run import content_hashes, open_run
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:

@@ -20,17 +20,17 @@ from pydantic import Field
 from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_tests, power
 from tda_bias.heads.items import ItemDifferences
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hashes
-from tda_bias.runs.text import Finding, counted
 from tda_bias.scores.stereoset import Scoring, log_odds
+from tda_bias.show.text import Finding, counted
 from tda_bias.stats.resampling import generator, permutations_within
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import SavedResult
+from tda_bias.store.run import content_hashes
 from tda_bias.types import InputError, in_order
 
 if TYPE_CHECKING:
-    from tda_bias.runs.run import Run
     from tda_bias.scores.stereoset_scores import StereoSetScores
+    from tda_bias.store.run import Run
 
 COMMAND = "crossref items"
 # raw: as published; length: token counts partialled out; twins: minus the twins, on both sides.

@@ -24,12 +24,12 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear, log_probs_with_gradients, logits_at
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.pair import is_evaluation_only
-from tda_bias.runs.settings import given_as
-from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.scores.texts import split_triples
+from tda_bias.show.text import counted
 from tda_bias.sources import NeutralText, load_neutral_text, of_environment
 from tda_bias.stats.resampling import generator
+from tda_bias.store.settings import given_as
 from tda_bias.triples import load_triples
 from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple

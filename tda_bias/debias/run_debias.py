@@ -25,10 +25,10 @@ from tda_bias.debias.saved_model import ABOUT, FOUND, refuse_foreign, save_debia
 from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.result import SavedResult, summary_html, writing_run
-from tda_bias.runs.text import Finding, counted, interval_text
+from tda_bias.show.text import Finding, counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
+from tda_bias.store.record import DataRecord
+from tda_bias.store.result import SavedResult, summary_html, writing_run
 from tda_bias.triples import triple_ids
 from tda_bias.types import Progress
 

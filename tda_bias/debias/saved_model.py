@@ -29,14 +29,14 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import Trained
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.runs.files import now, read_text, to_json, write_text
-from tda_bias.runs.page import Audited, model_card
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
+from tda_bias.show.page import Audited, model_card
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import generator
+from tda_bias.store.files import now, read_text, to_json, write_text
+from tda_bias.store.record import RunRecord
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple

@@ -24,9 +24,9 @@ from tda_bias.debias.training import (
     passes,
     points_of_pairs,
 )
-from tda_bias.runs.record import RunRecord
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import share_reached
+from tda_bias.store.record import RunRecord
 
 UNTOUCHED = "untouched"
 # Columns that have a value before.

@@ -21,9 +21,9 @@ from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import ALL_GATES, RANDOM, Condition, Fold, Protocol, Training
 from tda_bias.debias.texts import Answers, TwinTexts, anchor, huber, relatedness
 from tda_bias.models.hooks import Computing
-from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.perplexity import Windows, log_perplexity
+from tda_bias.show.text import counted
 from tda_bias.stats.resampling import tolerance
 from tda_bias.types import InputError
 

@@ -32,8 +32,7 @@ from tda_bias.heads.hot_spots import (
 )
 from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.cache import Cache, Part
-from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import (
     generator,
     holm,
@@ -41,6 +40,7 @@ from tda_bias.stats.resampling import (
     standardised_ranks,
     value_needed,
 )
+from tda_bias.store.cache import Cache, Part
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 

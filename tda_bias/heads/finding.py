@@ -10,7 +10,7 @@ import pandas as pd
 
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
-from tda_bias.runs.text import Finding, counted, data_remarks, number_text, p_text
+from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.resampling import spearman_over_items
 from tda_bias.types import HeadId
 

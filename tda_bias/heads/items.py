@@ -24,8 +24,8 @@ from tda_bias.heads.group_result import GroupResult, part_of
 from tda_bias.heads.group_statistic import contrast_matrix, ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
-from tda_bias.runs.result import RunWriter
-from tda_bias.runs.run import Run
+from tda_bias.store.result import RunWriter
+from tda_bias.store.run import Run
 from tda_bias.triples import load_triples
 from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
 

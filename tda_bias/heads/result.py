@@ -29,11 +29,11 @@ from tda_bias.heads.items import (
 from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_columns
 from tda_bias.heads.texts import TEXTS, TextsRecord
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import HookedModelRecord, RecordPart, RunRecord
-from tda_bias.runs.result import Recorded, summary_html, writing_run
-from tda_bias.runs.run import Run, open_run
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.files import RECORD
+from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
+from tda_bias.store.result import Recorded, summary_html, writing_run
+from tda_bias.store.run import Run, open_run
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from tda_bias.heads.resampled import (
     two_sided,
     version_draws,
 )
-from tda_bias.runs.record import Number, RecordPart
 from tda_bias.stats.resampling import benjamini_hochberg, generator, spearman_over_items
+from tda_bias.store.record import Number, RecordPart
 from tda_bias.types import InputError, RankBy, in_order
 
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.models.language_model import batches_of_similar_width, common_prefix, padded
-from tda_bias.runs.cache import texts_hash
-from tda_bias.runs.record import RecordPart
+from tda_bias.store.cache import texts_hash
+from tda_bias.store.record import RecordPart
 from tda_bias.triples import triple_ids
 from tda_bias.types import ROLES, InputError, Role, Triple
 

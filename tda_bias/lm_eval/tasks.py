@@ -15,12 +15,12 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.pairs.load import load_pairs
-from tda_bias.runs.files import json_objects, read_text
 from tda_bias.scores.beta import TwinSets
 from tda_bias.scores.stereoset import icat as icat_of
 from tda_bias.scores.stereoset import log_odds as odds_of
 from tda_bias.scores.stereoset import wins
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
+from tda_bias.store.files import json_objects, read_text
 from tda_bias.triples import load_sentence_triples
 from tda_bias.types import InputError
 

@@ -27,7 +27,7 @@ from tda_bias.models.eager import (
     probe_ids,
 )
 from tda_bias.models.language_model import LanguageModel, is_spread, model_record
-from tda_bias.runs.record import HookedModelRecord
+from tda_bias.store.record import HookedModelRecord
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tda_bias.runs.record import ModelRecord
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.record import ModelRecord
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from tda_bias.models.hooked import bridge_model as bridge_model
 from tda_bias.models.hooked import first_sentence
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
-from tda_bias.runs.files import read_text
-from tda_bias.runs.settings import parse_yaml
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
+from tda_bias.store.files import read_text
+from tda_bias.store.settings import parse_yaml
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

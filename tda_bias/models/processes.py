@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from tda_bias.runs.cache import launched
+from tda_bias.store.cache import launched
 from tda_bias.types import InputError, ShareDone
 
 # Others may compute for days before they meet this process; one that has died is noticed at once.

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tda_bias.pairs.pair import Pair, PairSet, checked
 from tda_bias.pairs.published import SETS
-from tda_bias.runs.files import json_objects, rows_of
-from tda_bias.runs.settings import validated
 from tda_bias.sources import chosen, hash_of, text_of
+from tda_bias.store.files import json_objects, rows_of
+from tda_bias.store.settings import validated
 from tda_bias.types import InputError
 
 

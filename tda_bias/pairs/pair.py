@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from tda_bias.runs.text import is_visible
+from tda_bias.show.text import is_visible
 from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]

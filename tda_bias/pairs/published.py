@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, PairSet, checked, words
-from tda_bias.runs.files import json_objects, rows_of
 from tda_bias.sources import (
     HUB,
     PACKAGED,
@@ -33,6 +32,7 @@ from tda_bias.sources import (
     text_of,
     visible_text,
 )
+from tda_bias.store.files import json_objects, rows_of
 from tda_bias.types import InputError
 
 Data = str | Path | None

@@ -20,12 +20,12 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.figures import Entry, drawings, names_in_files, write_print
-from tda_bias.runs.files import write_text
-from tda_bias.runs.run import Run
-from tda_bias.runs.tables import markdown, write_table
-from tda_bias.runs.text import counted, number_text
+from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
+from tda_bias.show.tables import markdown, write_table
+from tda_bias.show.text import counted, number_text
 from tda_bias.stats.resampling import spearman_over_items, two_sided_share
+from tda_bias.store.files import write_text
+from tda_bias.store.run import Run
 from tda_bias.types import STARTER_CAUTION, HeadId, RankBy
 
 _TOP = 10

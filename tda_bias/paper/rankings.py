@@ -23,11 +23,11 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from tda_bias.crossref.rank_tests import power
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hashes
-from tda_bias.runs.text import Finding, counted, number_text
+from tda_bias.show.text import Finding, counted, number_text
 from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import SavedResult
+from tda_bias.store.run import content_hashes
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:

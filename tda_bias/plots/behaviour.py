@@ -15,7 +15,8 @@ from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
 from tda_bias.plots.heads import named_map
-from tda_bias.runs.figures import (
+from tda_bias.scores.stereoset import log_odds
+from tda_bias.show.figures import (
     BLUE,
     GREY,
     LIGHT_GREY,
@@ -29,8 +30,7 @@ from tda_bias.runs.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.runs.text import counted
-from tda_bias.scores.stereoset import log_odds
+from tda_bias.show.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

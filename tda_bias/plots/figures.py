@@ -46,7 +46,8 @@ from tda_bias.plots.illustrations import (
     plot_step_function,
     plot_swap,
 )
-from tda_bias.runs.figures import (
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.show.figures import (
     BLUE,
     COLUMN,
     GREEN,
@@ -59,9 +60,8 @@ from tda_bias.runs.figures import (
     named_apart,
     print_figure,
 )
-from tda_bias.runs.run import Run
-from tda_bias.runs.text import counted
-from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.show.text import counted
+from tda_bias.store.run import Run
 from tda_bias.types import CATEGORIES, HeadId
 
 

@@ -15,8 +15,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
-from tda_bias.runs.text import counted, number_text
+from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
+from tda_bias.show.text import counted, number_text
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tda_bias.heads.resampled import (
     relabellings,
     two_sided,
 )
-from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
+from tda_bias.show.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import Attention

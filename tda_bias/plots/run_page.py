@@ -13,10 +13,10 @@ from PIL import Image
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.result import HeadBias
 from tda_bias.plots.explorer import explorer
-from tda_bias.runs.figures import Entry, print_style
-from tda_bias.runs.page import Picture
-from tda_bias.runs.result import save_figure
-from tda_bias.runs.run import Run, made_from
+from tda_bias.show.figures import Entry, print_style
+from tda_bias.show.page import Picture
+from tda_bias.store.result import save_figure
+from tda_bias.store.run import Run, made_from
 
 # Pixels of CSS to an inch of print, and of a picture to one of these: screens have two.
 _INCH, _SHARP = 96, 2

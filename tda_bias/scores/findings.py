@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tda_bias.runs.text import (
+from tda_bias.scores.pair_scores import PairSetScores, compared
+from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
+from tda_bias.show.text import (
     NEUTRAL_IS_NOT_GOOD,
     Finding,
     counted,
@@ -13,8 +15,6 @@ from tda_bias.runs.text import (
     number_text,
     p_text,
 )
-from tda_bias.scores.pair_scores import PairSetScores, compared
-from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.stats.clusters import cluster_mean
 
 if TYPE_CHECKING:

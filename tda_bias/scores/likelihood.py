@@ -23,8 +23,8 @@ from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer
-from tda_bias.runs.cache import OpenCache, Part, texts_hash
 from tda_bias.scores.texts import Contrast, SplitTexts, tokenize
+from tda_bias.store.cache import OpenCache, Part, texts_hash
 from tda_bias.types import InputError, Progress, Triple
 
 Start = Literal["tokenizer", "bos"]

@@ -22,13 +22,13 @@ from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet
 from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
-from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
-from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
-from tda_bias.runs.result import SavedResult
 from tda_bias.scores.likelihood import Start, TextReader
 from tda_bias.scores.stereoset import SCORINGS, Scoring, scored, text_columns
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
+from tda_bias.store.cache import OpenCache, no_cache, texts_hash
+from tda_bias.store.record import DataRecord, RecordPart, RunRecord
+from tda_bias.store.result import SavedResult
 from tda_bias.types import InputError, Progress
 
 _SIDES = ("more", "less")

@@ -17,9 +17,6 @@ import pandas as pd
 
 from tda_bias.models.language_model import model_record
 from tda_bias.pairs.pair import Scored
-from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
-from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.result import SavedResult, Table, summary_html
 from tda_bias.scores.beta import BETA, TWINS, beta_table, twin_table, with_beta
 from tda_bias.scores.beta_parts import (
     QUANTITIES,
@@ -40,6 +37,9 @@ from tda_bias.scores.stereoset import (
     text_columns,
 )
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
+from tda_bias.store.cache import OpenCache, no_cache, texts_hash
+from tda_bias.store.record import RecordPart, RunRecord
+from tda_bias.store.result import SavedResult, Table, summary_html
 from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
 from tda_bias.types import InputError, Progress, Triple

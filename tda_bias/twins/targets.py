@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from tda_bias.runs.files import read_text
-from tda_bias.runs.settings import parse_yaml, validated
+from tda_bias.store.files import read_text
+from tda_bias.store.settings import parse_yaml, validated
 from tda_bias.twins.twins import content, text_fields, with_texts
 from tda_bias.twins.words import gender_words, in_case_of, replaced, word_set
 from tda_bias.types import InputError, Triple

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tda_bias.runs.files import json_objects, read_text, write_text
+from tda_bias.store.files import json_objects, read_text, write_text
 from tda_bias.types import ROLES, InputError, Triple
 
 Key = tuple[str, str, str, str, str, str]

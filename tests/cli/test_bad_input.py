@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Le, Lt
 from pydantic import BaseModel
 
-from tda_bias.runs.settings import is_number, takes_several
+from tda_bias.store.settings import is_number, takes_several
 from tda_bias.types import MAX_RESAMPLES
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model

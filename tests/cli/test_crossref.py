@@ -8,8 +8,8 @@ import pytest
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias
 from tda_bias.paper.rankings import PublishedAgreement, published_agreement
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import writing_run
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import writing_run
 from tdabias_cli.main import run
 from tests.support.runs import file_names
 

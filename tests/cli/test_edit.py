@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from tda_bias import HeadBias, load_triples
 from tda_bias.models.load import load_language_model
-from tda_bias.runs.record import DataRecord
+from tda_bias.store.record import DataRecord
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
 from tests.support.architectures import tiny

@@ -14,8 +14,8 @@ from PIL import Image
 from pvf.config import RiskConfig
 from pvf.report import risk_report
 from tda_bias.paper.page import write_tables
-from tda_bias.runs.figures import COLUMN, PAGE, Entry, drawings, write_print
-from tda_bias.runs.run import with_parts
+from tda_bias.show.figures import COLUMN, PAGE, Entry, drawings, write_print
+from tda_bias.store.run import with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run

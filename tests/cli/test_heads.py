@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
-from tda_bias.runs.text import counted
+from tda_bias.show.text import counted
 from tda_bias.types import InputError
 from tdabias_cli.heads import HeadsSettings, finding
 from tdabias_cli.main import run

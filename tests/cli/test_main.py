@@ -83,7 +83,7 @@ def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsy
 # A command that works, keeps something, and waits to be stopped.
 _WAITING = """
 import time, tdabias_cli.work as work
-from tda_bias.runs.files import write_text
+from tda_bias.store.files import write_text
 def hooked_model(self, name):
     if {kept}:
         write_text(self.kept / 'finished.npz', 'x')

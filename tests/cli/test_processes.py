@@ -4,7 +4,7 @@ import pytest
 
 from tda_bias import HeadBias
 from tda_bias.models.processes import Processes
-from tda_bias.runs.cache import Shard, launched
+from tda_bias.store.cache import Shard, launched
 from tda_bias.types import ShareDone
 from tdabias_cli.main import run
 from tests.support.pairs import write_lines

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tda_bias.runs.settings import read_settings
+from tda_bias.store.settings import read_settings
 from tdabias_cli.figures import ReproduceSettings
 from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.main import run

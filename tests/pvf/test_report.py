@@ -17,7 +17,7 @@ from pvf.report import (
 )
 from pvf.risk import decompose
 from pvf.words import Template, packaged
-from tda_bias.runs.run import open_run
+from tda_bias.store.run import open_run
 from tda_bias.types import InputError
 from tests.support.preferences import as_published, made_up, renamed
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tda_bias.runs.record import ModelRecord
+from tda_bias.store.record import ModelRecord
 from unqover.answers import Answers, AnswersRecord
 from unqover.classes import load_class
 from unqover.config import DesignConfig

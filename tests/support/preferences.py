@@ -10,7 +10,7 @@ from pvf.preferences import (
     WordsRecord,
 )
 from pvf.words import load_classes, load_templates, load_words
-from tda_bias.runs.record import ModelRecord
+from tda_bias.store.record import ModelRecord
 
 
 def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of=(0, 0, 1)):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.result import writing_run
+from tda_bias.store.record import ModelRecord, RunRecord
+from tda_bias.store.result import writing_run
 
 COLUMNS = {"name": str, "n": int}
 
@@ -30,7 +30,7 @@ def write_run(folder: Path, *numbers: int, files=("a.csv", "b.parquet"), **entri
 
 def resealed(folder: Path, change) -> None:
     """Change the plain values of a record, with a checksum that fits: somebody's other version."""
-    from tda_bias.runs.record import checksum
+    from tda_bias.store.record import checksum
 
     path = folder / "run.json"
     values = json.loads(path.read_text(encoding="utf-8"))

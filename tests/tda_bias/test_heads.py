@@ -17,7 +17,7 @@ from tda_bias.heads.group_result import adjust_for_length
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.resampled import paper_pvalue
-from tda_bias.runs.cache import Cache
+from tda_bias.store.cache import Cache
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 from tests.support.models import tiny_hf_model

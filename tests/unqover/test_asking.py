@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache
+from tda_bias.store.cache import Cache
 from tda_bias.types import InputError
 from tests.support.asked import answer, every_question
 from tests.support.literal import continuation, log_softmax_at

@@ -37,7 +37,7 @@ function drawn(name, attributes = {}, text = "") {
   return made;
 }
 
-/** Numbers from two bytes each; see runs/page.py. */
+/** Numbers from two bytes each; see show/page.py. */
 function unpacked({ step, base64 }) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const view = new DataView(bytes.buffer);

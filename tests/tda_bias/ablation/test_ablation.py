@@ -10,7 +10,7 @@ from tda_bias.ablation import removal
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache
+from tda_bias.store.cache import Cache
 from tda_bias.types import HeadId, InputError, Triple
 from tests.support.literal import continuations, log_odds
 from tests.support.models import tiny_hf_model

@@ -10,7 +10,7 @@ from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import AblationStudy, ablation_study, set_tests
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.head_bias import head_bias
-from tda_bias.runs.cache import Cache
+from tda_bias.store.cache import Cache
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
 

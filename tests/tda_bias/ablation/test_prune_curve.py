@@ -19,8 +19,8 @@ from tda_bias.ablation.prune_curve import (
     split_targets,
 )
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import log_perplexity, text_windows
+from tda_bias.store.cache import Cache
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 

@@ -10,8 +10,8 @@ from tda_bias.ablation import removal
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.removal import HeadRemover, removal_plan
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import log_perplexity, text_windows
+from tda_bias.store.cache import Cache
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError

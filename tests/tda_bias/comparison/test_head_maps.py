@@ -10,7 +10,7 @@ from scipy import stats
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
 from tda_bias.comparison.head_maps import HeadsComparison, compare_heads
 from tda_bias.plots.figures import plot_head_comparison
-from tda_bias.runs.record import updated
+from tda_bias.store.record import updated
 from tests.support.measures import sharpened
 
 CONFIG = HeadBiasConfig(n_permutations=99)

@@ -25,13 +25,13 @@ from tda_bias.comparison.models import (
 from tda_bias.comparison.outcome import Guard
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
-from tda_bias.runs.cache import Cache
 from tda_bias.scores.likelihood import TextReader
 from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.perplexity import log_perplexity, text_windows
 from tda_bias.scores.stereoset_scores import sentence_twins, stereoset_scores
 from tda_bias.scores.texts import Contrast
 from tda_bias.sources import NeutralText
+from tda_bias.store.cache import Cache
 from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp

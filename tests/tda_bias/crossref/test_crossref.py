@@ -25,9 +25,9 @@ from tda_bias.crossref.crossref import (
     target_finding,
 )
 from tda_bias.crossref.rank_tests import correlations, head_map
-from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.result import writing_run
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
+from tda_bias.store.record import ModelRecord, RunRecord
+from tda_bias.store.result import writing_run
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 

@@ -22,7 +22,7 @@ from tda_bias.debias.protocol import ALL_GATES, CONTROLS, Condition, Protocol, f
 from tda_bias.debias.rankings import fold_orders
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.logits import tempered
-from tda_bias.runs.cache import Cache
+from tda_bias.store.cache import Cache
 from tda_bias.types import HeadId
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.plots.heads import caption
-from tda_bias.runs.files import to_json
+from tda_bias.store.files import to_json
 from tda_bias.types import InputError
 
 FILES = [

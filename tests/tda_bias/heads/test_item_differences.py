@@ -5,8 +5,8 @@ import pandas as pd
 
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS
-from tda_bias.runs.result import writing_run
-from tda_bias.runs.run import open_run
+from tda_bias.store.result import writing_run
+from tda_bias.store.run import open_run
 from tests.support.grams import made_up_group, result_of
 from tests.support.runs import record_of
 

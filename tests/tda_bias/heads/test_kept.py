@@ -16,8 +16,8 @@ from tda_bias.heads.items import (
     example_pattern,
     kept_patterns,
 )
-from tda_bias.runs.result import writing_run
-from tda_bias.runs.run import open_run
+from tda_bias.store.result import writing_run
+from tda_bias.store.run import open_run
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId, InputError
 from tests.support.runs import record_of

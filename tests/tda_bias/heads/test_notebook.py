@@ -18,9 +18,10 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
+from tda_bias.show.progress import progress_bar
+from tda_bias.store.result import SavedResult, summary_html
 from tda_bias.types import InputError
 
 HOSTILE = "<script>alert(1)</script>"
@@ -99,7 +100,7 @@ def test_a_bar_follows_what_is_done(capsys):
 def clock(monkeypatch):
     """The time in seconds that a bar sees."""
     now = [0.0]
-    for of in ("tqdm.std.time", "tda_bias.runs.result.monotonic"):
+    for of in ("tqdm.std.time", "tda_bias.show.progress.monotonic"):
         monkeypatch.setattr(of, lambda: now[0])
     return now
 

@@ -19,8 +19,8 @@ from tda_bias.paper.page import (
     survivors_line,
     unlike_the_paper,
 )
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.tables import latex, markdown, write_table
+from tda_bias.show.tables import latex, markdown, write_table
+from tda_bias.store.record import DataRecord
 from tda_bias.types import STARTER_CAUTION
 
 

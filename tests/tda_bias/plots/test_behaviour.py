@@ -15,7 +15,7 @@ from tda_bias.plots.behaviour import (
     plot_targets,
     plot_twin_differences,
 )
-from tda_bias.runs.record import ModelRecord
+from tda_bias.store.record import ModelRecord
 from tda_bias.types import InputError
 
 

@@ -11,7 +11,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ITEMS_ARRAYS
 from tda_bias.heads.result import NULLS, HeadBias
 from tda_bias.plots.explorer import _by_group, explorer
-from tda_bias.runs.run import open_run
+from tda_bias.store.run import open_run
 from tests.support.reports import unpacked
 
 

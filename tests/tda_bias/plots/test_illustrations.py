@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.plots.illustrations import filtration_figure, plot_step_function, token_graph
-from tda_bias.runs.run import open_run
+from tda_bias.store.run import open_run
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
 from tda_bias.types import Attention

@@ -20,7 +20,7 @@ from tda_bias.plots.illustrations import (
     plot_step_function,
     plot_swap,
 )
-from tda_bias.runs.figures import COLUMN, PAGE, print_figure, print_style
+from tda_bias.show.figures import COLUMN, PAGE, print_figure, print_style
 from tests.support.plotted import made_up_example, made_up_heads
 
 

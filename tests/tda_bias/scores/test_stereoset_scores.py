@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import Cache
-from tda_bias.runs.record import DataRecord
 from tda_bias.scores.beta import beta_table, with_beta
 from tda_bias.scores.beta_parts import PARTS
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.stereoset import item_table, length_split, scores
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
+from tda_bias.store.cache import Cache
+from tda_bias.store.record import DataRecord
 from tda_bias.triples import load_triples, triple_ids
 from tda_bias.twins import PLACEBOS, Twins, make_placebos, make_twins
 from tda_bias.types import InputError, Triple

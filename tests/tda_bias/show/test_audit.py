@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tda_bias.runs.page import Audited, audit_html, facts, model_card
-from tda_bias.runs.record import DataRecord, ModelRecord, RunRecord
-from tda_bias.runs.text import Finding
+from tda_bias.show.page import Audited, audit_html, facts, model_card
+from tda_bias.show.text import Finding
+from tda_bias.store.record import DataRecord, ModelRecord, RunRecord
 
 FOUND = Finding(result=["beta 0.6 (0.3 to 0.9)."], control=["Twins."], power=["0.7 nats."])
 

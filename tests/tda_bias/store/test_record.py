@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.runs.record import (
+from tda_bias.store.record import (
     ModelRecord,
     Number,
     RecordPart,

@@ -9,7 +9,7 @@ from pvf.reading import _Reader, score_preferences
 from pvf.words import WordList, load_classes, load_templates
 from tda_bias import load_triples
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.runs.cache import Cache, no_cache
+from tda_bias.store.cache import Cache, no_cache
 from tda_bias.types import HeadId, InputError
 
 WORDS = WordList("many", "made up", tuple(f"cook{i}" for i in range(70)))

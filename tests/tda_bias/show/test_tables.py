@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.runs.run import parsed_table
-from tda_bias.runs.tables import latex, markdown, write_table
-from tda_bias.runs.text import is_visible, latex_text, markdown_text, number_text, p_text
+from tda_bias.show.tables import latex, markdown, write_table
+from tda_bias.show.text import is_visible, latex_text, markdown_text, number_text, p_text
+from tda_bias.store.run import parsed_table
 
 COLUMNS = {
     "group": str,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.cache import Cache, Part, Shard, ShareDone, shares, texts_hash
-from tda_bias.runs.files import locked
+from tda_bias.store.cache import Cache, Part, Shard, ShareDone, shares, texts_hash
+from tda_bias.store.files import locked
 from tda_bias.types import InputError
 
 ARRAYS = {"q": np.arange(3.0)}
@@ -254,9 +254,9 @@ SHARD = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
-from tests.tda_bias.runs.test_cache import parts
-from tda_bias.runs.files import locked
-from tda_bias.runs.cache import Cache, Part, Shard, ShareDone
+from tests.tda_bias.store.test_cache import parts
+from tda_bias.store.files import locked
+from tda_bias.store.cache import Cache, Part, Shard, ShareDone
 
 folder, index = Path(sys.argv[1]), int(sys.argv[2])
 
@@ -310,8 +310,8 @@ def test_of_three_processes_at_once_one_is_killed_and_its_share_goes_on(tmp_path
 
 
 def test_a_share_is_refused_while_somebody_writes_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tda_bias.runs.files._PATIENCE_SECONDS", 0.0)
-    code = "import sys, time; from tda_bias.runs.files import locked\n"
+    monkeypatch.setattr("tda_bias.store.files._PATIENCE_SECONDS", 0.0)
+    code = "import sys, time; from tda_bias.store.files import locked\n"
     code += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tda_bias.runs import page as pages
-from tda_bias.runs.page import Picture, Section, column_data, packed, page_html
-from tda_bias.runs.text import Finding
+from tda_bias.show import page as pages
+from tda_bias.show.page import Picture, Section, column_data, packed, page_html
+from tda_bias.show.text import Finding
 from tda_bias.types import InputError
 from tests.support.reports import unpacked
 

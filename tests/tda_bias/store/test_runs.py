@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from tda_bias.heads.result import HeadsRecord
-from tda_bias.runs.record import DataRecord
-from tda_bias.runs.result import adding_to_run, writing_run
-from tda_bias.runs.run import (
+from tda_bias.store.record import DataRecord
+from tda_bias.store.result import adding_to_run, writing_run
+from tda_bias.store.run import (
     content_hash,
     open_run,
     refuse_file_of_a_run,

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.runs import result
-from tda_bias.runs.files import prepare_folder
-from tda_bias.runs.result import adding_to_run, writing_run
-from tda_bias.runs.run import open_run
+from tda_bias.store import result
+from tda_bias.store.files import prepare_folder
+from tda_bias.store.result import adding_to_run, writing_run
+from tda_bias.store.run import open_run
 from tda_bias.types import InputError
 from tests.support.runs import COLUMNS, record_of, table_of, write_run
 

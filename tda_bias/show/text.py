@@ -16,7 +16,7 @@ from tda_bias.types import STARTER_CAUTION
 if TYPE_CHECKING:
     import inflect
 
-    from tda_bias.runs.record import DataRecord
+    from tda_bias.store.record import DataRecord
 
 # Below it four decimals would hide the size of a p-value.
 _SMALLEST = 1e-4

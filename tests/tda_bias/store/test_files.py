@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.runs.files import (
+from tda_bias.store.files import (
     arrays_from,
     atomic,
     locked,
@@ -104,7 +104,7 @@ def test_files_of_the_user_are_neither_deleted_nor_changed(tmp_path):
 
 HOLD = """
 import sys, time
-from tda_bias.runs.files import locked
+from tda_bias.store.files import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import xxhash
 
-from tda_bias.runs.cache import differences
-from tda_bias.runs.files import RECORD, arrays_from
-from tda_bias.runs.record import (
+from tda_bias.store.cache import differences
+from tda_bias.store.files import RECORD, arrays_from
+from tda_bias.store.record import (
     COMMANDS,
     DataRecord,
     R,

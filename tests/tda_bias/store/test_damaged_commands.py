@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tda_bias.runs.run import file_hash, open_run
+from tda_bias.store.run import file_hash, open_run
 from tdabias_cli.main import run
 from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
 from tests.support.runs import resealed

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import xxhash
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tda_bias.runs.files import RECORD, now, to_json
+from tda_bias.store.files import RECORD, now, to_json
 from tda_bias.types import Attention, InputError
 
 Version = Literal[3]

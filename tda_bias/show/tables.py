@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tda_bias.runs.files import atomic, write_text
-from tda_bias.runs.text import latex_text, markdown_text
+from tda_bias.show.text import latex_text, markdown_text
+from tda_bias.store.files import atomic, write_text
 
 if TYPE_CHECKING:
     import pandas as pd

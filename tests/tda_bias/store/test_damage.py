@@ -11,8 +11,8 @@ from pvf.report import load_report
 from tda_bias import HeadBias
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.crossref.crossref import CrossReference, WordScores
-from tda_bias.runs.run import open_run
 from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.store.run import open_run
 from tda_bias.types import InputError
 from tests.support.damage import damaged
 from unqover.answers import Answers

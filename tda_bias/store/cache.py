@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import xxhash
 
-from tda_bias.runs.files import arrays_from, atomic
+from tda_bias.store.files import arrays_from, atomic
 from tda_bias.types import InputError, Progress, ShareDone
 
 _START_OVER = "start over with --no-resume"

@@ -23,8 +23,8 @@ import numpy as np
 import yaml
 from jaxtyping import Float
 
-from tda_bias.runs.record import RunRecord
-from tda_bias.runs.text import Finding
+from tda_bias.show.text import Finding
+from tda_bias.store.record import RunRecord
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tda_bias.runs.files import atomic
-from tda_bias.runs.result import save_figure
-from tda_bias.runs.run import Run
+from tda_bias.store.files import atomic
+from tda_bias.store.result import save_figure
+from tda_bias.store.run import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Runs on disk: the cache of finished parts, files, records and tables."""

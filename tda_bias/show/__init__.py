@@ -1,0 +1,1 @@
+"""What a person sees: findings, numbers as text, tables, figures, pages."""

@@ -1,0 +1,1 @@
+"""Runs on disk: results, their records, finished parts, locks and files."""
