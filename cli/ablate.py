@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import Field, field_validator, model_validator
 from rich.table import Table
 
+from tda_bias.config import BatchOption, SeedOption
 from tda_bias.show.text import counted, interval_text, number_text, p_text
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
 from tda_bias.twins import Twins
 from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy, Triple
@@ -21,17 +23,14 @@ from .loading import (
     reach_hub_for,
     refuse_other_weights,
     triples_of_run,
-    twins_of,
 )
 from .options import Positional, command
 from .output import Columns, Output, Row, report_of, rounded_lines, rows_table
 from .settings import (
-    SPEAKING,
-    BatchOption,
     DeviceOption,
     LimitOption,
+    Out,
     Precision,
-    SeedOption,
     SharedRunSettings,
     TextOption,
     TwinsOption,
@@ -61,7 +60,7 @@ class AblateSettings(
     """Settings of ``tdabias ablate``."""
 
     run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
-    model: str | None = Field(
+    model: Annotated[str | None, Changes.NOTHING] = Field(
         None, description="where the run's model is now (default: where it was)"
     )
     category: str | None = Field(None, description="which category, of a run with several")
@@ -102,13 +101,13 @@ class AblateSettings(
         "faster on processors with instructions for it, and rounded",
     )
     data: str | None = Field(None, description="source of triples (default: the run's)")
-    n_permutations: int = Field(
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
         9999,
         ge=99,
         le=MAX_RESAMPLES,
         description="without --curve: permutations of heads",
     )
-    out: Path | None = Field(
+    out: Out = Field(
         None, description="folder for the files (default: RUN/ablate, RUN/ablate-curve)"
     )
 
@@ -136,16 +135,6 @@ class AblateSettings(
         """Folder of the files."""
         return self.out or self.run / ("ablate-curve" if self.curve else "ablate")
 
-    def recorded(self) -> dict[str, Any]:
-        """The settings, as they stand in the record."""
-        left_out = {*(_ONE_STEP if self.curve else ("curve", *_CURVE))}
-        return self.model_dump(mode="json", exclude=left_out)
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        how = {*SPEAKING, "device", "batch_size", "model"}
-        return {name: value for name, value in self.recorded().items() if name not in how}
-
 
 @command(AblateSettings)
 def ablate(settings: AblateSettings) -> None:
@@ -154,10 +143,8 @@ def ablate(settings: AblateSettings) -> None:
 
     heads = HeadBias.load(settings.run)
     category = category_of(heads, settings.category)
-    triples, source = triples_of_run(
-        heads.record, category, data=settings.data, limit=settings.limit
-    )
-    twins = twins_of(triples, source, settings)
+    texts = triples_of_run(heads.record, category, settings)
+    triples, twins = texts.items, texts.twins
     if settings.curve:
         curve = _curve(settings, heads, category, triples, twins)
         curve_output(curve, settings.folder).print(settings)
@@ -204,7 +191,7 @@ def _study(
         from tda_bias.ablation.study import ablation_study
         from tda_bias.plots.behaviour import ablation_figure
 
-        numbers = {"top", "ablation", "n_random", "seed", "batch_size", "precision"}
+        layout = {"batch_size": settings.batch_size}  # parts are batches
         with work.progress(f"{heads.record.model.name} · {category}", "tokens") as progress:
             study = ablation_study(
                 ablator,
@@ -214,7 +201,7 @@ def _study(
                 n_random=settings.n_random,
                 n_resamples=settings.n_permutations,
                 seed=settings.seed,
-                cache=work.cache({**_of(heads, category), **settings.model_dump(include=numbers)}),
+                cache=work.cache({**_of(heads, category), **identity(settings), **layout}),
                 progress=progress,
             )
         study = study.with_record(
@@ -265,7 +252,7 @@ def _curve(
                 n_random=settings.n_random,
                 most=settings.most,
                 seed=settings.seed,
-                cache=work.cache({**_of(heads, category), **settings.numbers_depend_on()}),
+                cache=work.cache({**_of(heads, category), **identity(settings)}),
                 progress=progress,
             )
         about = {"source": text.source, "revision": text.revision}

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.text import interval_text, number_text, p_text
 from tda_bias.sources import text_comes_from_hub
+from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
 from tda_bias.triples import comes_from_hub
@@ -22,13 +24,10 @@ from .loading import language_model, reach_hub_for
 from .options import Positional, command
 from .output import Columns, Output, head_name, interval_of, report_of, say, uncut_table
 from .settings import (
-    SPEAKING,
-    BatchOption,
-    ConfidenceOption,
     DtypeOption,
     KeptRunSettings,
     LimitOption,
-    SeedOption,
+    Out,
     Several,
     TextOption,
     TwinsOption,
@@ -48,7 +47,7 @@ _COLUMNS = [
 _SHOWN = 10
 # Options that two runs are compared by; those that neither runs nor models are refused for.
 _OF_RUNS = {"category", "rank_by", "n_flips", "seed"}
-_OF_BOTH = {"before", "after", "device", "batch_size"}
+_OF_BOTH = {"before", "after", "device", "batch_size", "out"}
 _WITH_MAPS = "goes with two runs of `tdabias heads`"
 
 
@@ -104,13 +103,13 @@ class CompareSettings(
     category: str | None = Field(
         None, description="of the triples (default: the preset's), or of runs with several"
     )
-    rank_by: RankBy = Field("evidence", description="which map of two runs is compared")
-    n_flips: int = Field(
+    rank_by: Annotated[RankBy, Changes.TABLES] = Field(
+        "evidence", description="which map of two runs is compared"
+    )
+    n_flips: Annotated[int, Changes.TABLES] = Field(
         9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
     )
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/AFTER/compare-BEFORE)"
-    )
+    out: Out = Field(None, description="folder for the files (default: runs/AFTER/compare-BEFORE)")
 
     @property
     def folder(self) -> Path:
@@ -134,18 +133,15 @@ class CompareSettings(
                 "heads` or `stereoset`"
             )
         if all(runs):
-            of_models = set(type(self).model_fields) - {*SPEAKING, *_OF_RUNS, *_OF_BOTH}
+            of_models = set(type(self).model_fields) - {
+                *KeptRunSettings.model_fields,
+                *_OF_RUNS,
+                *_OF_BOTH,
+            }
             refuse_options(self, of_models, "goes with two models, not with runs")
         else:
             refuse_options(self, {"rank_by"}, _WITH_MAPS)
         return all(runs)
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        if self.of_runs:
-            return self.model_dump(mode="json", include=_OF_RUNS)
-        left_out = {*SPEAKING, "device", "batch_size"}
-        return self.model_dump(mode="json", exclude=left_out)
 
 
 @command(CompareSettings)

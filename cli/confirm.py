@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.config import SeedOption
 from tda_bias.show.text import Finding
 from tda_bias.store.files import locked
 from tda_bias.store.record import ModelRecord, RunRecord
@@ -20,7 +21,7 @@ from tda_bias.types import MAX_COUNT, InputError
 from .loading import category_of, language_model
 from .options import Positional, command
 from .output import Columns, Output, head_name, report_of, rows_table
-from .settings import SPEAKING, DeviceOption, OutputSettings, SeedOption, refuse_options
+from .settings import DeviceOption, Out, OutputSettings, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ class ConfirmSettings(SeedOption, OutputSettings):
         description="with a model that `tdabias debias` saved: a file of triples or pairs about "
         "other targets, on which it is tested once",
     )
-    out: Path | None = Field(None, description="folder for the files (default: RUN/confirm)")
+    out: Out = Field(None, description="folder for the files (default: RUN/confirm)")
 
     @property
     def folder(self) -> Path:
@@ -136,7 +137,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     from . import heads
 
     refuse_shared_targets(run, category, data)
-    of_run = {name: v for name, v in run.record.settings.items() if name not in SPEAKING}
+    of_run = dict(run.record.settings)
     of_run |= settings.model_dump(include=set(OutputSettings.model_fields))
     # What an earlier confirmation left in the folder is written over, as its other files are.
     of_run |= {"out": settings.folder / "heads", "overwrite": True}

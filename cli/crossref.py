@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from tda_bias.config import SeedOption
 from tda_bias.show.text import counted
+from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .options import Positional, command
 from .output import Columns, Output, head_name, interval_of, report_of, rows_table, uncut_table
-from .settings import RunSettings, SeedOption, folder_name, refuse_options
+from .settings import Out, RunSettings, folder_name, refuse_options
 from .work import held
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 class CrossrefSettings(SeedOption, RunSettings):
     """Settings of ``tdabias crossref``."""
 
-    run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    run: Annotated[Path, Positional(), Changes.NOTHING] = Field(
+        description="Folder that `tdabias heads` wrote."
+    )
     behaviour: Annotated[Path | None, Positional()] = Field(
         None,
         description="Folder that `tdabias pvf` or `tdabias unqover` wrote. With --items: that "
@@ -34,7 +38,7 @@ class CrossrefSettings(SeedOption, RunSettings):
     stereoset: Path | None = Field(
         None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
     )
-    rank_by: RankBy | None = Field(
+    rank_by: Annotated[RankBy | None, Changes.TABLES] = Field(
         None, description="which combined value of a head is T (default: the run's)"
     )
     items: bool = Field(
@@ -48,13 +52,13 @@ class CrossrefSettings(SeedOption, RunSettings):
         description="a model with published rankings of its heads, for example gpt2: compare the "
         "run's map with them",
     )
-    n_permutations: int = Field(
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
         9999,
         ge=99,
         le=MAX_RESAMPLES,
         description="permutations of targets, with --items of items, with --published of heads",
     )
-    out: Path | None = Field(
+    out: Out = Field(
         None,
         description="folder for the files (default: RUN/crossref); with --items: RUN/items; with "
         "--published: RUN/published-MODEL",
@@ -77,12 +81,6 @@ class CrossrefSettings(SeedOption, RunSettings):
                 "heads (with --items: that of `tdabias stereoset`), or --published"
             )
         return self.behaviour
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run, and the runs that are compared."""
-        files = {"behaviour", "stereoset", "published"}
-        names = {"rank_by", "scoring", "n_permutations", "seed", *files}
-        return self.model_dump(mode="json", include=names)
 
 
 @command(CrossrefSettings)

@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 from rich.console import Console
 
+from tda_bias.config import Config
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
 from tda_bias.show.text import data_remarks
 from tda_bias.sources import text_comes_from_hub
+from tda_bias.store.identity import Changes
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
-from .loading import data_option, hooked_model, reach_hub_for, triples_record
+from .loading import data_option, hooked_model, reach_hub_for
 from .options import command
 from .output import Columns, Output, Row, report_of, say, uncut_table
-from .settings import (
-    SPEAKING,
-    CommandSettings,
-    DeviceOption,
-    LimitOption,
-    ModelOption,
-    SharedRunSettings,
-    TwinsOption,
-)
+from .settings import DeviceOption, LimitOption, ModelOption, SharedRunSettings, TwinsOption
 from .work import working
 
 if TYPE_CHECKING:
@@ -56,7 +50,7 @@ def _protocol_options() -> Any:
         if name in _SHORTER:
             field.alias = field.validation_alias = field.serialization_alias = _SHORTER[name]
         fields[name] = (kind, field)
-    return create_model("ProtocolOptions", __base__=CommandSettings, **fields)
+    return create_model("ProtocolOptions", __base__=Config, **fields)
 
 
 _ProtocolOptions: Any = _protocol_options()
@@ -86,7 +80,7 @@ class DebiasSettings(
         description="pairs of which --allowed points may be lost, with commas: crows, winobias, "
         "winogender, blimp, files or folders of yours; or none",
     )
-    save: Annotated[tuple[str, ...], WithCommas] = Field(
+    save: Annotated[tuple[str, ...], WithCommas, Changes.NOTHING] = Field(
         (),
         description="conditions whose models are saved, with commas: of the first in model/, of "
         "others in model-NAME/ (default: what does best on the validation targets)",
@@ -95,15 +89,12 @@ class DebiasSettings(
         "self",
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",
     )
-    batch_size: int = Field(
+    batch_size: Annotated[int, Changes.NOTHING] = Field(
         36, ge=1, le=MAX_BATCH, description="texts per forward pass where nothing is learned"
     )
-    out: Path = Field(description="folder for the tables, the model and its card")
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        left_out = {*SPEAKING, "device", "batch_size", "save"}
-        return self.model_dump(mode="json", by_alias=True, exclude=left_out)
+    out: Annotated[Path, Changes.NOTHING] = Field(
+        description="folder for the tables, the model and its card"
+    )
 
 
 @command(DebiasSettings)
@@ -124,6 +115,7 @@ def debias(settings: DebiasSettings) -> None:
         other_categories,
         pair_sets,
         retention_text,
+        training_source,
         training_texts,
     )
     from tda_bias.debias.experiment import fixed_experiment
@@ -136,8 +128,9 @@ def debias(settings: DebiasSettings) -> None:
 
     # What cannot be read is said before the model is loaded.
     from_file = _heads_of_file(settings)
+    source = training_source(settings.data)
     triples, twins, left_out = training_texts(
-        settings.data,
+        source,
         settings.category,
         limit=settings.limit,
         twins=settings.twins,
@@ -160,7 +153,7 @@ def debias(settings: DebiasSettings) -> None:
         protocol = _protocol(settings, model, triples, from_file)
         size, seed = settings.batch_size, settings.seed
         of_each = [twins.of(triple) if twins is not None else () for triple in triples]
-        others = other_categories(settings.data, settings.category, limit=settings.limit)
+        others = other_categories(source, settings.category, limit=settings.limit)
         corpus = Corpus(
             TwinTexts(model, triples, of_each, batch_size=size),
             neutral_text(model, settings.text, seed=seed),
@@ -186,7 +179,7 @@ def debias(settings: DebiasSettings) -> None:
                 experiment,
                 settings.out,
                 category=settings.category,
-                data=triples_record(settings.data, settings.category),
+                data=source.record(settings.category),
                 settings=settings.recorded(),
                 progress=progress,
                 draw=plot_conditions,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from tda_bias.config import BatchOption
 from tda_bias.show.text import Finding, counted
 from tda_bias.store.files import to_json, write_text
 from tda_bias.store.run import refuse_file_of_a_run
@@ -28,7 +29,7 @@ from .loading import (
 )
 from .options import Positional, command, command_line
 from .output import Output
-from .settings import BatchOption, DeviceOption, OutputSettings, Several, refuse_options
+from .settings import DeviceOption, OutputSettings, Several, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd

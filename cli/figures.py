@@ -17,7 +17,7 @@ from . import heads
 from .heads import HeadsSettings
 from .options import Positional, command, command_line
 from .output import Output, say
-from .settings import KeptRunSettings, OutputSettings, Several, TriplesSettings, folder_name
+from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
     from tda_bias.show.figures import Entry
@@ -108,9 +108,7 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
     )
     pvalue: PValue = Field("paper", description="which p-value the q columns use")
     rank_by: RankBy = Field("metric", description="the map that ranks heads")
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/MODEL/reproduce)"
-    )
+    out: Out = Field(None, description="folder for the files (default: runs/MODEL/reproduce)")
 
     @property
     def folder(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 from rich.table import Table
@@ -14,14 +14,15 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.pairs import SETS, pair_triples
 from tda_bias.show.text import Finding, counted, p_text
 from tda_bias.store.cache import launched
+from tda_bias.store.identity import Changes, names_of
 from tda_bias.store.record import DataRecord
 from tda_bias.twins import PLACEBOS, Twins, comparable_placebos
 from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
 
-from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
+from .loading import data_option, hooked_model, pairs_of, triples_asked
 from .options import command, part_of
 from .output import Columns, Output, groups_table, head_name, report_of, rows_table, table_of
-from .settings import SharedRunSettings, TriplesSettings, TwinsOption, folder_name
+from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 # Folders inside a run: of the same with random weights, and of placebo twins.
 UNTRAINED = "untrained"
 PLACEBO = "placebo-{}"
-# Settings that change a number of a run.
-NUMBERS = {"category", "pairs", "group", "limit", "twins"} | (
-    set(HeadBiasConfig.model_fields) - {"batch_size"}
-)
 
 
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
@@ -51,28 +48,28 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
         description="pairs instead of triples: crows, winobias, winogender, blimp, or a file of "
         "yours (JSON Lines or CSV: id, group, more, less); --data says where a named set is read",
     )
-    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads to print")
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/MODEL/CATEGORY)"
+    top: Annotated[int, Changes.NOTHING] = Field(
+        10, ge=1, le=MAX_COUNT, description="heads to print"
     )
-    untrained: bool = Field(
+    out: Out = Field(None, description="folder for the files (default: runs/MODEL/CATEGORY)")
+    untrained: Annotated[bool, Changes.NOTHING] = Field(
         False,
         description="also run the same architecture with random weights: what tokens and their "
         "places alone show",
     )
-    placebo: Literal["none", "synonym", "role"] = Field(
+    placebo: Annotated[Literal["none", "synonym", "role"], Changes.NOTHING] = Field(
         "none",
         description="also run placebo twins in the place of twins, on the triples that have some: "
         "synonym (mother to mom) or role (mother to aunt); a second pass over these",
     )
-    keep_patterns: int = Field(
+    keep_patterns: Annotated[int, Changes.NOTHING] = Field(
         8,
         ge=0,
         le=MAX_COUNT,
         description="heads of each category whose patterns on the texts that carry them most are "
         "kept for `tdabias report`; 0 for none",
     )
-    dry_run: bool = Field(
+    dry_run: Annotated[bool, Changes.NOTHING] = Field(
         False, description="only count triples, twins, texts and tokens per group; saves nothing"
     )
 
@@ -95,10 +92,6 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
     def folder(self) -> Path:
         """The folder for the files."""
         return self.out or Path("runs") / folder_name(self.model) / self.named
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        return self.model_dump(include=NUMBERS)
 
 
 @command(HeadsSettings)
@@ -181,8 +174,8 @@ def _computed(
 def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataRecord]:
     """Texts to compare: triples and their twins, or pairs; and their source."""
     if settings.pairs is None:
-        triples, twins = triples_with_twins(settings)
-        return triples, twins, triples_record(settings.data, str(settings.category))
+        texts = triples_asked(settings)
+        return texts.items, texts.twins, texts.record
 
     if settings.pairs not in SETS and not Path(settings.pairs).is_file():
         raise InputError(
@@ -292,7 +285,10 @@ def _inside(result: HeadBias, at: Path) -> HeadBias | None:
         [
             record.data,
             *(getattr(record.model, name) for name in ("architecture", "parameters", "dtype")),
-            *(record.settings.get(name) for name in sorted(NUMBERS)),
+            *(
+                record.settings.get(name)
+                for name in sorted(names_of(HeadsSettings, Changes.TABLES))
+            ),
         ]
         for record in (result.record, control.record)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.store.record import DataRecord, RunRecord
-from tda_bias.triples import comes_from_hub, load_triples, source_revision, triple_remarks
-from tda_bias.twins import Twins, load_twins, make_twins
+from tda_bias.triples import Source, comes_from_hub, read_triples
+from tda_bias.twins import Twins, twins_in
 from tda_bias.types import InputError, Triple
 
 from .output import say
@@ -96,13 +97,21 @@ def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[di
         yield settings.model_dump(include={"device", "dtype", "device_map"})
 
 
-def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:
+@dataclass(frozen=True)
+class Texts:
+    """What a model is to read: items, the twins of those that have some, and the source."""
+
+    items: Any
+    record: DataRecord
+    twins: Twins | None = None
+
+
+def triples_asked(settings: Any) -> Texts:
     """The triples that are asked for and their twins; what has none is said."""
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
-    triples = load_triples(
-        settings.data, category=str(settings.category), groups=settings.group, limit=settings.limit
-    )
-    return triples, twins_of(triples, settings.data, settings)
+    source, category = read_triples(settings.data), str(settings.category)
+    triples = source.chosen(category=category, groups=settings.group, limit=settings.limit)
+    return Texts(triples, source.record(category), _twins(source, triples, settings))
 
 
 def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
@@ -111,22 +120,11 @@ def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
     return load_pairs(source, data=data, groups=settings.group, limit=settings.limit)
 
 
-def triples_record(source: str, category: str) -> DataRecord:
-    """Source of triples, with remarks on it."""
-    remarks = triple_remarks(source, category=category)
-    return DataRecord(source=source, revision=source_revision(source), remarks=remarks)
-
-
-def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
-    """The twins of some triples of a source; what has none is said.
-
-    Twins are drawn over the whole source, so that a triple has the same ones in every selection.
-    """
-    if settings.twins == "none":
+def _twins(source: Source[Triple], triples: list[Triple], settings: Any) -> Twins | None:
+    """The twins of some triples of a source; what has none is said."""
+    made = twins_in(source.items, triples, settings.twins)
+    if made is None:
         return None
-    whole, auto = load_triples(data), settings.twins == "auto"
-    made = make_twins(whole) if auto else load_twins(settings.twins, whole)
-    made = made.only(triples)
     if made.note:
         say(settings.console, f"Without twins: {made.note}")
         return None
@@ -136,23 +134,24 @@ def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
     return made or None
 
 
-def triples_of_run(
-    record: HeadsRecord, category: str, *, data: str | None, limit: int | None
-) -> tuple[list[Triple], str]:
-    """The triples of a run of ``tdabias heads``, or of other ``data``, and where they were read."""
-    source = data or (record.data.source if record.data is not None else None)
+def triples_of_run(record: HeadsRecord, category: str, settings: Any) -> Texts:
+    """The triples of a run of ``tdabias heads``, or of other ``data``, and their twins."""
+    data, limit = settings.data, settings.limit
+    given = data or (record.data.source if record.data is not None else None)
     if data is None and record.settings.get("pairs"):
         raise InputError(
             "the run compared pairs, and what a model says is read from triples; give --data"
         )
-    if source is None:
+    if given is None:
         raise InputError("the run does not say which texts it used; give --data")
-    reach_hub_for(record.model.name, also=comes_from_hub(source))
+    reach_hub_for(record.model.name, also=comes_from_hub(given))
     groups: tuple[str, ...] = ()
     if data is None:
         groups = record.setting("group", ())
         limit = limit or record.setting("limit", 0) or None
-    return load_triples(source, category=category, groups=groups, limit=limit), source
+    source = read_triples(given)
+    triples = source.chosen(category=category, groups=groups, limit=limit)
+    return Texts(triples, source.record(category), _twins(source, triples, settings))
 
 
 def category_of(run: HeadBias, category: str | None) -> str:

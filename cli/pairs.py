@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
+from tda_bias.config import BatchOption, ConfidenceOption
 from tda_bias.pairs import SETS
+from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError
 
@@ -16,11 +18,10 @@ from .loading import pairs_of
 from .options import command
 from .output import Columns, Output, groups_table, interval_of, report_of
 from .settings import (
-    BatchOption,
-    ConfidenceOption,
     DtypeOption,
     LimitOption,
     ModelOption,
+    Out,
     Several,
     SharedRunSettings,
     folder_name,
@@ -47,12 +48,12 @@ class PairsSettings(
 ):
     """Settings of ``tdabias pairs``."""
 
-    set_: str = Field(
+    set_: Annotated[str, Changes.NOTHING] = Field(
         alias="set",
         description="crows, winobias, winogender, blimp, or a file of your pairs (JSON Lines or "
         "CSV: id, group, more, less)",
     )
-    data: str | None = Field(
+    data: Annotated[str | None, Changes.NOTHING] = Field(
         None,
         description="where a named set is read: packaged, hub, or its own file or folder (default: "
         "what ships, else the folder that TDABIAS_PAIRS names, else the hub)",
@@ -65,9 +66,7 @@ class PairsSettings(
         description="of causal models: score the first token only where the tokenizer adds a start "
         "token, or put one in front of every text",
     )
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/MODEL/pairs-SET)"
-    )
+    out: Out = Field(None, description="folder for the files (default: runs/MODEL/pairs-SET)")
 
     @model_validator(mode="before")
     @classmethod
@@ -84,10 +83,6 @@ class PairsSettings(
         """Folder of the files."""
         by_default = Path("runs") / folder_name(self.model) / f"pairs-{Path(self.set_).stem}"
         return self.out or by_default
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        return self.model_dump(include={"start", "confidence", "limit", "group"})
 
 
 @command(PairsSettings)

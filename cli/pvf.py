@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
+from tda_bias.config import SeedOption
 from tda_bias.show.tables import write_csv
 from tda_bias.show.text import Finding, counted, short_name
 from tda_bias.store.files import locked
+from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
-from tda_bias.types import MAX_COUNT, InputError, ShareDone
+from tda_bias.types import MAX_COUNT, MAX_SEED, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
 from .output import Columns, Output, Row, progress_bar, report_of, rows_table, say, table_of
 from .settings import (
+    Out,
     OutputSettings,
     PlacementSettings,
     RunSettings,
-    SeedOption,
     Several,
     SharedRunSettings,
     folder_name,
@@ -45,10 +48,10 @@ _SAVE_EVERY = 50
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
-class ScoreSettings(SeedOption, PlacementSettings, SharedRunSettings, ScoreConfig):
+class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
     """Settings of ``tdabias pvf score``."""
 
-    model: Annotated[tuple[str, ...], Several] = Field(
+    model: Annotated[tuple[str, ...], Several, Changes.NOTHING] = Field(
         min_length=1,
         description="hub name, local folder, or smollm2-135m; several give one comparison",
     )
@@ -65,12 +68,13 @@ class ScoreSettings(SeedOption, PlacementSettings, SharedRunSettings, ScoreConfi
         description="gender, race, or a CSV template,count (default: gender for gender and "
         "pronouns, else race)",
     )
-    untrained: bool = Field(
+    seed: Annotated[int, Changes.NOTHING] = Field(
+        0, ge=0, le=MAX_SEED, description="fixes every random draw"
+    )
+    untrained: Annotated[bool, Changes.NOTHING] = Field(
         False, description="read the same architecture with random weights too, as a further row"
     )
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
-    )
+    out: Out = Field(None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)")
 
     @model_validator(mode="after")
     def _templates_for_own_classes(self) -> ScoreSettings:
@@ -96,17 +100,16 @@ class ScoreSettings(SeedOption, PlacementSettings, SharedRunSettings, ScoreConfi
         )
         return Path("runs") / folder_name(model) / name
 
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        how = set(ScoreConfig.model_fields) - {"batch_size"}
-        return self.model_dump(include={"attribute", "words", "templates", *how})
-
 
 class _RiskSettings(RunSettings, RiskConfig):
     """Settings of computing and printing risks."""
 
-    x_weights: Path | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
-    top: int = Field(5, ge=1, le=MAX_COUNT, description="words x to print on each side")
+    x_weights: Annotated[Path | None, Changes.TABLES] = Field(
+        None, description="CSV x,weight, e.g. numbers of employees"
+    )
+    top: Annotated[int, Changes.NOTHING] = Field(
+        5, ge=1, le=MAX_COUNT, description="words x to print on each side"
+    )
 
 
 class RiskSettings(_RiskSettings):
@@ -115,7 +118,7 @@ class RiskSettings(_RiskSettings):
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."
     )
-    out: Path | None = Field(
+    out: Out = Field(
         None,
         description="folder for the files, with one inside for each of several runs (default: the "
         "runs' own)",
@@ -140,7 +143,7 @@ class SocialSettings(OutputSettings):
     run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
     factors: Path = Field(description="CSV with the columns x,factor,...[,weight]")
     response: Quantity = Field("r", description="what is explained")
-    out: Path | None = Field(None, description="folder for the files (default: RUN/social)")
+    out: Out = Field(None, description="folder for the files (default: RUN/social)")
 
 
 class PlotSettings(OutputSettings):
@@ -388,7 +391,7 @@ def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
     done: list[ShareDone] = []
     for name in settings.model:
         folder = settings.folder(name)
-        with working(settings, "pvf", folder) as work:
+        with working(settings, "pvf", folder, least=Changes.PARTS) as work:
             model = work.model(name)
 
             from pvf.reading import score_preferences
@@ -441,13 +444,14 @@ def _report(
     from pvf.report import risk_report
 
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
+    if settings.x_weights is not None:
+        report = replace(report, x_weights_file=str(settings.x_weights))
     figures = report_figures(report, label=settings.top)  # the words that are printed
     with locked(folder):
         report.save(
             folder,
             figures=figures,
             overwrite=settings.overwrite,
-            x_weights_file=settings.x_weights,
         )
     return report
 

@@ -11,13 +11,14 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
 from rich.console import Console
 
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED, InputError
+from tda_bias.config import Config
+from tda_bias.store.identity import Changes
+from tda_bias.types import MAX_COUNT, InputError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 
@@ -36,34 +37,31 @@ def _known_shard(value: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(_known_device)]
+Shard = Annotated[str, AfterValidator(_known_shard)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Precision = Literal["float32", "bfloat16"]
 Format = Literal["table", "json", "csv"]
+# The folder or file that a command writes.
+Out = Annotated[Path | None, Changes.NOTHING]
 # A file may hold one of them without a list around it.
 Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-
-
-class CommandSettings(BaseModel):
-    """Settings of a command, checked once and fixed from there on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 # -- options that several commands have, one class each --------------------------------------------
 
 
-class ModelOption(CommandSettings):
+class ModelOption(Config):
     """The model that is measured."""
 
-    model: str = Field(
+    model: Annotated[str, Changes.NOTHING] = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
     )
 
 
-class DeviceOption(CommandSettings):
+class DeviceOption(Config):
     """Device of a model."""
 
-    device: Device = Field(
+    device: Annotated[Device, Changes.NOTHING] = Field(
         "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
     )
 
@@ -79,7 +77,7 @@ class DtypeOption(DeviceOption):
 class PlacementSettings(DtypeOption):
     """Settings of a model's placement and of the type of its weights."""
 
-    device_map: str | None = Field(
+    device_map: Annotated[str | None, Changes.NOTHING] = Field(
         None,
         description="for a model larger than a device: auto or balanced (evenly over GPUs, what "
         "is left over memory and disk), or a YAML or JSON file of names of parts with their "
@@ -87,25 +85,7 @@ class PlacementSettings(DtypeOption):
     )
 
 
-class BatchOption(CommandSettings):
-    """Number of texts read at once."""
-
-    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
-
-
-class SeedOption(CommandSettings):
-    """Seed of random draws."""
-
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-
-
-class ConfidenceOption(CommandSettings):
-    """Coverage of intervals."""
-
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-
-
-class LimitOption(CommandSettings):
+class LimitOption(Config):
     """Number of texts read."""
 
     limit: int | None = Field(
@@ -122,14 +102,14 @@ class TriplesSettings(ModelOption, PlacementSettings, LimitOption):
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this target; may be given several times"
     )
-    data: str = Field(
+    data: Annotated[str, Changes.NOTHING] = Field(
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
         "file: dev.json, JSON Lines or CSV",
     )
 
 
-class TwinsOption(CommandSettings):
+class TwinsOption(Config):
     """Tell whether and how the texts are compared with the same texts about other targets."""
 
     twins: str = Field(
@@ -139,7 +119,7 @@ class TwinsOption(CommandSettings):
     )
 
 
-class TextOption(CommandSettings):
+class TextOption(Config):
     """Neutral text, on which perplexity is measured."""
 
     text: str = Field(
@@ -150,12 +130,16 @@ class TextOption(CommandSettings):
 # -- how a command speaks, and what it leaves ------------------------------------------------------
 
 
-class OutputSettings(CommandSettings):
+class OutputSettings(Config):
     """Verbosity of a command."""
 
-    format: Format = Field("table", description="what to print")
-    quiet: bool = Field(False, description="no progress and no table: errors only")
-    verbose: bool = Field(False, description="also print what the finding rests on")
+    format: Annotated[Format, Changes.NOTHING] = Field("table", description="what to print")
+    quiet: Annotated[bool, Changes.NOTHING] = Field(
+        False, description="no progress and no table: errors only"
+    )
+    verbose: Annotated[bool, Changes.NOTHING] = Field(
+        False, description="also print what the finding rests on"
+    )
 
     @property
     def console(self) -> Console:
@@ -170,23 +154,23 @@ class OutputSettings(CommandSettings):
 class RunSettings(OutputSettings):
     """Settings of every command that leaves a run in a folder."""
 
-    overwrite: bool = Field(False, description="write over a finished run of something else")
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run; each command names its own."""
-        raise NotImplementedError
+    overwrite: Annotated[bool, Changes.NOTHING] = Field(
+        False, description="write over a finished run of something else"
+    )
 
 
 class KeptRunSettings(RunSettings):
     """Settings of a command that keeps the parts it has finished."""
 
-    resume: bool = Field(True, description="reuse what an earlier run finished")
+    resume: Annotated[bool, Changes.NOTHING] = Field(
+        True, description="reuse what an earlier run finished"
+    )
 
 
 class SharedRunSettings(KeptRunSettings):
     """Settings of a command whose work several processes may share."""
 
-    shard: Annotated[str, AfterValidator(_known_shard)] | None = Field(
+    shard: Annotated[Shard | None, Changes.NOTHING] = Field(
         None,
         description="i/n: compute and save only the i-th of n shares of the work, as a job of an "
         "array; the same command without it gathers",
@@ -199,10 +183,6 @@ class SharedRunSettings(KeptRunSettings):
                 "shard cannot go with --no-resume, which deletes what other shards have made"
             )
         return self
-
-
-# Settings that change no number of any run.
-SPEAKING = frozenset(OutputSettings.model_fields) | {"overwrite", "resume", "shard", "out"}
 
 
 def refuse_options(settings: BaseModel, others: set[str], why: str) -> None:

@@ -10,22 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
+from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
 from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
 from tda_bias.triples import comes_from_hub, load_sentence_triples
 from tda_bias.types import CATEGORIES
 
-from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
+from .loading import data_option, reach_hub_for, triples_asked
 from .options import command
 from .output import Columns, Output, Row, groups_table, interval_of, report_of, uncut_table
-from .settings import (
-    BatchOption,
-    ConfidenceOption,
-    SeedOption,
-    SharedRunSettings,
-    TriplesSettings,
-    TwinsOption,
-    folder_name,
-)
+from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import working
 
 if TYPE_CHECKING:
@@ -53,7 +46,7 @@ class StereoSetSettings(
         description="with --task intrasentence, of causal models: score the first token only where "
         "the tokenizer adds a start token, or (bos) put the model's start token in front",
     )
-    out: Path | None = Field(
+    out: Out = Field(
         None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
     )
 
@@ -63,12 +56,6 @@ class StereoSetSettings(
         half = "-intrasentence" if self.task == "intrasentence" else ""
         by_default = Path("runs") / folder_name(self.model) / f"stereoset{half}-{self.category}"
         return self.out or by_default
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        names = {"category", "group", "limit", "confidence", "seed"}
-        of_task = "twins" if self.task == "intersentence" else "start"
-        return self.model_dump(include={*names, of_task})
 
     @model_validator(mode="after")
     def _options_of_one_task(self) -> StereoSetSettings:
@@ -95,8 +82,8 @@ def stereoset(settings: StereoSetSettings) -> None:
 
 def _triples(settings: StereoSetSettings) -> StereoSetScores:
     """Score the sentences that go on from a context."""
-    triples, twins = triples_with_twins(settings)
-    data = triples_record(settings.data, settings.category)
+    texts = triples_asked(settings)
+    triples, twins, data = texts.items, texts.twins, texts.record
     with working(settings, "stereoset", settings.folder, data=data) as work:
         model = work.model(settings.model)
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tda_bias.config import SeedOption
 from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.twins import Twins, load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
@@ -20,7 +21,7 @@ from tda_bias.types import InputError
 from .loading import use_cache_if_unreachable
 from .options import command
 from .output import Output, rows_table
-from .settings import OutputSettings, SeedOption, refuse_options
+from .settings import OutputSettings, refuse_options
 
 # Twins that are printed, and triples left out for one reason; the file and the JSON have all.
 _EXAMPLES, _LEFT_OUT = 3, 3

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 from rich.table import Table
 
 from tda_bias.show.text import counted
+from tda_bias.store.identity import Changes
 from tda_bias.types import MAX_COUNT
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
@@ -16,7 +17,7 @@ from unqover.questions import sampled_design
 
 from .options import command, part_of
 from .output import Columns, Output, Row, report_of, rows_table, uncut_table
-from .settings import ModelOption, PlacementSettings, SharedRunSettings, folder_name
+from .settings import ModelOption, Out, PlacementSettings, SharedRunSettings, folder_name
 from .work import working
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ class UnqoverSettings(
         description="gender, nationality, ethnicity, religion, education, age, gender_race, "
         "gender_race_names, or a YAML file of subjects, attributes and frames",
     )
-    top: int = Field(5, ge=1, le=MAX_COUNT, description="attributes (or groups) to print")
-    out: Path | None = Field(
-        None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
+    top: Annotated[int, Changes.NOTHING] = Field(
+        5, ge=1, le=MAX_COUNT, description="attributes (or groups) to print"
     )
+    out: Out = Field(None, description="folder for the files (default: runs/MODEL/unqover-CLASS)")
 
     @property
     def folder(self) -> Path:
@@ -56,13 +57,6 @@ class UnqoverSettings(
         if self.attribute_set is not None:
             name += f"-{self.attribute_set}"
         return self.out or Path("runs") / folder_name(self.model) / name
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        parts = (DesignConfig, AskConfig, InferenceConfig)
-        how = {name for part in parts for name in part.model_fields}
-        kept = {"class_", *how} - {"batch_size"}
-        return self.model_dump(include=kept, by_alias=True)
 
 
 @command(UnqoverSettings)

@@ -15,6 +15,7 @@ from tda_bias.models.processes import Processes, joined
 from tda_bias.show.text import counted
 from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
 from tda_bias.store.files import locked, prepare_folder
+from tda_bias.store.identity import Changes, identity
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import refuse_other_run
 from tda_bias.types import InputError, ShareDone
@@ -69,6 +70,7 @@ def working(
     data: DataRecord | None = None,
     kept: str = "parts",
     shared: bool = True,
+    least: Changes = Changes.TABLES,
 ) -> Iterator[Work]:
     """Hold a folder while a run, or a share of it, is computed and written.
 
@@ -76,7 +78,7 @@ def working(
     for a run that then fails before it leaves anything are taken away again.
 
     ``kept`` names the folder of finished parts inside; ``shared`` says whether processes that a
-    launcher started share the work.
+    launcher started share the work; ``least`` which settings a finished run there must share.
 
     Raises:
         InputError: if the folder holds a finished run of something else, is held by another
@@ -88,7 +90,10 @@ def working(
     def finished() -> int:
         return sum(1 for _ in parts.rglob("*.npz"))
 
-    with interruptible(finished, parts), held(folder, command, settings, data, team) as refuse:
+    with (
+        interruptible(finished, parts),
+        held(folder, command, settings, data, team, least) as refuse,
+    ):
         if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
             found = counted(number, "finished part")
             say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
@@ -121,6 +126,7 @@ def held(
     settings: RunSettings,
     data: DataRecord | None = None,
     team: Team | None = None,
+    least: Changes = Changes.TABLES,
 ) -> Iterator[Callable[[LanguageModel], None]]:
     """Hold the folder of a run; of a launcher's processes the first holds it for all.
 
@@ -131,7 +137,7 @@ def held(
         refuse_other_run,
         folder,
         command,
-        settings=settings.numbers_depend_on(),
+        settings=identity(settings, least),
         data=data,
         overwrite=settings.overwrite,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from pvf.words import Template
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RecordPart, RunRecord
-from tda_bias.store.result import Recorded, writing_run
-from tda_bias.store.run import open_run
+from tda_bias.store.result import Result, RunWriter
+from tda_bias.store.run import Run
 from tda_bias.types import InputError
 
 PRONOUNS = ("he", "she")
@@ -116,14 +115,17 @@ def class_preferences(
     return ClassPreferences(p, word_probs.sum(-1))
 
 
-@dataclass(frozen=True)
-class Preferences(Recorded):
+@dataclass(frozen=True, repr=False)
+class Preferences(Result):
     """Word probabilities at the slot of every template for every x, and where they come from.
 
     Attributes:
         log_prob: Log-probability of each word, by the chain rule over its tokens.
         continued: Probability, given the word, that what follows makes it a longer listed word.
     """
+
+    COMMAND = "pvf"
+    RECORD = PreferencesRecord
 
     log_prob: Float[np.ndarray, "x context word"]
     continued: Float[np.ndarray, "x context word"]
@@ -206,39 +208,23 @@ class Preferences(Recorded):
         log_prob = self.log_prob / [self.record.words.tokens_of_each[word] for word in self.words]
         return replace(self, log_prob=log_prob, continued=np.zeros_like(log_prob))
 
-    def save(self, folder: str | Path) -> None:
-        """Write ``words.parquet`` and ``run.json``: both, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
+    def _write(self, run: RunWriter) -> None:
         words = _keys(self.record.read)
         labels = np.array(self.classes, dtype=object)[self.class_of]
         words["class"] = np.tile(labels, len(words) // len(labels))
         words["log_prob"] = self.log_prob.reshape(-1)
         words["continued"] = self.continued.reshape(-1)
-        with writing_run(folder, self.record) as run:
-            run.table(_WORDS, words)
+        run.table(_WORDS, words)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Preferences:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "pvf")
-        record = run.record_as(PreferencesRecord)
+    def _read(cls, run: Run, record: PreferencesRecord) -> dict[str, np.ndarray]:
         keys, table = _keys(record.read), run.table(_WORDS, _WORD_COLUMNS)
         if not len(keys) or not table[[*keys]].astype(object).equals(keys.astype(object)):
             raise InputError(
                 f"{run.folder / _WORDS} holds other words or templates than {RECORD}; {run.again}"
             )
         shape = (len(record.read.x), len(record.read.templates), -1)
-        log_prob, continued = (
-            table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
-        )
-        return cls(log_prob, continued, record)
+        return {name: table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")}
 
 
 def _keys(read: ReadRecord) -> pd.DataFrame:

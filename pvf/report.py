@@ -25,7 +25,7 @@ from tda_bias.show.figures import named_apart
 from tda_bias.show.text import Finding, counted, interval_text
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RecordPart, validated_part
-from tda_bias.store.result import adding_to_run, summary_html
+from tda_bias.store.result import Addition, RunWriter
 from tda_bias.store.run import Run, open_run
 from tda_bias.types import InputError
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _QUANTITIES = ("R", "R_p", "R_v")
 _SETTINGS = "risk.json"
+_TABLES = ("by_x", "summary", "variants")
 
 
 class RiskSettings(RecordPart):
@@ -44,8 +45,8 @@ class RiskSettings(RecordPart):
     x_weights_file: str | None = None
 
 
-@dataclass(frozen=True)
-class RiskReport:
+@dataclass(frozen=True, repr=False)
+class RiskReport(Addition):
     """Risks from the preferences of one model.
 
     Attributes:
@@ -55,7 +56,10 @@ class RiskReport:
             any, and of the reference models.
         variants: The same under the other choices of the papers and their code, one at a time.
         x_weights: Weight of each x as it was given; None for uniform ones.
+        x_weights_file: The file that they are of, so that the run says how to repeat it.
     """
+
+    TABLES = tuple((name, f"{name}.csv", {}) for name in _TABLES)
 
     preferences: Preferences
     config: RiskConfig
@@ -65,15 +69,18 @@ class RiskReport:
     variants: pd.DataFrame
     controls: dict[str, Any]
     x_weights: np.ndarray | None = None
+    x_weights_file: str | None = None
 
     def __repr__(self) -> str:
         return f"RiskReport({self.model}: R {self.risk.R:.4g}, {len(self.by_x)} x)"
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> Mapping[str, pd.DataFrame]:
         columns = [name for name in self.summary if not str(name).endswith(("_x", "_both"))]
-        tables = {"risk, with intervals over templates": self.summary[columns]}
         words = self.of_weight.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
-        return summary_html(repr(self), tables={**tables, "words with the largest risk": words})
+        return {
+            "risk, with intervals over templates": self.summary[columns],
+            "words with the largest risk": words,
+        }
 
     @property
     def model(self) -> str:
@@ -107,13 +114,11 @@ class RiskReport:
         *,
         figures: Mapping[str, Figure] | None = None,
         overwrite: bool = False,
-        x_weights_file: Path | None = None,
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
         The folder is that of the preferences' run, to which they are added; another one gets the
-        preferences too. With ``overwrite`` risks under other settings may be lost. With
-        ``x_weights_file``, where the weights of x are from, the run says how to repeat it.
+        preferences too. With ``overwrite`` risks under other settings may be lost.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -130,17 +135,16 @@ class RiskReport:
                 refuse_other_risks(folder, self.config, self.x_weights)
         else:
             self.preferences.save(folder)
-        with adding_to_run(folder) as writer:
-            for name in ("by_x", "summary", "variants"):
-                writer.table(f"{name}.csv", getattr(self, name))
-            settings = RiskSettings(
-                config=self.config,
-                x_weights=_as_saved(self.x_weights),
-                x_weights_file=None if x_weights_file is None else str(x_weights_file),
-            )
-            writer.json(_SETTINGS, settings.model_dump())
-            for name, figure in (figures or {}).items():
-                writer.figure(name, figure)
+        super().save(folder, figures=figures)
+
+    def _write(self, run: RunWriter) -> None:
+        super()._write(run)
+        settings = RiskSettings(
+            config=self.config,
+            x_weights=_as_saved(self.x_weights),
+            x_weights_file=self.x_weights_file,
+        )
+        run.json(_SETTINGS, settings.model_dump())
 
 
 def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray | None) -> None:

@@ -1,9 +1,16 @@
-"""The settings of one analysis, validated once, and their errors in one line."""
+"""Settings of analyses, validated once; those that several have are declared once, here.
+
+A command's options are the fields of its configuration and of the classes here: name, type, limits,
+default and description stand there alone.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from tda_bias.store.identity import Changes
 from tda_bias.types import (
     MAX_BATCH,
     MAX_RESAMPLES,
@@ -15,18 +22,43 @@ from tda_bias.types import (
 )
 
 
-class HeadBiasConfig(BaseModel):
-    """Settings of ``head_bias``; every value is written to the run record."""
+class Config(BaseModel):
+    """Settings, checked once and fixed from there on; what a change changes stands at each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
-    pvalue: PValue = Field(
+
+class BatchOption(Config):
+    """Number of texts read at once."""
+
+    batch_size: Annotated[int, Changes.NOTHING] = Field(
+        32, ge=1, le=MAX_BATCH, description="texts per forward pass"
+    )
+
+
+class SeedOption(Config):
+    """Seed of random draws."""
+
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+
+
+class ConfidenceOption(Config):
+    """Coverage of intervals."""
+
+    confidence: Annotated[float, Changes.TABLES] = Field(
+        0.95, gt=0.5, lt=1, description="coverage of the intervals"
+    )
+
+
+class HeadBiasConfig(BatchOption, SeedOption):
+    """Settings of ``head_bias``; every value is written to the run record."""
+
+    pvalue: Annotated[PValue, Changes.TABLES] = Field(
         "paired",
         description="p-value within groups that heads.csv corrects: flips within contexts, "
         "relabelling of all texts, or the published one (not calibrated)",
     )
-    n_permutations: int = Field(
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
         9999,
         ge=99,
         le=MAX_RESAMPLES,
@@ -42,10 +74,9 @@ class HeadBiasConfig(BaseModel):
         description="remove a linear effect of text length from the statistic of dispersion "
         "without twins before testing",
     )
-    rank_by: RankBy = Field(
+    rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence",
         description="the map that ranks heads: evidence (z of the dispersion test, "
         "with twins where there are any), location (z of the location test), or a published map, "
         "which ranks heads by their noise",
     )
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

@@ -38,11 +38,11 @@ def packaged(folder: str, name: str) -> str:
     return (files("tda_bias.data") / "pairs" / folder / name).read_text(encoding="utf-8")
 
 
-def hash_of(*texts: str) -> str:
+def hash_of(*contents: str | bytes) -> str:
     """Pin the content of files by a hash of their bytes."""
     digest = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        digest.update(text.encode())
+    for content in contents:
+        digest.update(content.encode() if isinstance(content, str) else content)
     return f"blake2b-{digest.hexdigest()}"
 
 

@@ -13,10 +13,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tda_bias.show.text import counted
 from tda_bias.sources import (
@@ -68,13 +68,54 @@ def load_triples(
         InputError: if the source cannot be read, a triple lacks a role or has it twice, a sentence
             is empty, a label is unknown, or the category or a group does not occur.
     """
-    # What stands twice would count as twice the evidence.
-    distinct = [triple for triple, earlier in _with_earlier(_read(source)) if earlier is None]
-    if not distinct:
-        raise InputError(f"`data` {source} has no triple")
-    _refuse_unknown(category, (triple.category for triple in distinct), source)
-    triples = [triple for triple in distinct if category in ("all", triple.category)]
-    return chosen(triples, groups, limit, of="triples", division="category")
+    return read_triples(source).chosen(category=category, groups=groups, limit=limit)
+
+
+@dataclass(frozen=True)
+class Source(Generic[T]):
+    """The items of a source, read once.
+
+    Attributes:
+        name: The source as it was given.
+        read: Items as they stand there.
+        revision: What pins its content: the hub's commit, or a hash of the file's bytes.
+        noun: What an item is called in messages.
+    """
+
+    name: str
+    read: tuple[T, ...]
+    revision: str | None
+    noun: str = "triple"
+
+    @cached_property
+    def items(self) -> tuple[T, ...]:
+        """Each item once: what stands twice would count as twice the evidence."""
+        return tuple(item for item, earlier in _with_earlier(self.read) if earlier is None)
+
+    def chosen(
+        self,
+        *,
+        category: str = "all",
+        groups: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[T]:
+        """Items of one category, or of all, each once; of each group at most the first ``limit``.
+
+        Raises:
+            InputError: if the category or a group does not occur.
+        """
+        _refuse_unknown(category, (item.category for item in self.items), self.name)
+        items = [item for item in self.items if category in ("all", item.category)]
+        return chosen(items, groups, limit, of=f"{self.noun}s", division="category")
+
+    def record(self, category: str = "all") -> DataRecord:
+        """The source for the record of a run, with remarks on the items of a category."""
+        return DataRecord(source=self.name, revision=self.revision, remarks=self.remarks(category))
+
+    def remarks(self, category: str = "all") -> tuple[str, ...]:
+        """Remarks that are no errors: items that stand twice, names nearly the same."""
+        of_category = [item for item in self.read if category in ("all", item.category)]
+        return _remarks(of_category, self.noun)
 
 
 def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> None:
@@ -85,11 +126,6 @@ def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> 
             f"`category` must be one of {', '.join(categories)}, all, which `data` {source} has; "
             f"got {category!r}"
         )
-
-
-def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
-    """Remarks on a source that are no errors: triples that stand twice, names nearly the same."""
-    return _remarks([t for t in _read(source) if category in ("all", t.category)], "triple")
 
 
 def _remarks(read: Sequence[Triple | SentenceTriple], noun: str) -> tuple[str, ...]:
@@ -155,38 +191,35 @@ def _resolved(source: str | Path, half: Half = "intersentence") -> str | Path:
     return (stereoset_of_environment(half) or source) if source == "stereoset" else source
 
 
-def source_revision(source: str | Path) -> str | None:
-    """Pin the content of a source: the hub's commit, or a hash of the file's bytes."""
-    source = _resolved(source)
-    if source == "stereoset":
-        return commit_of(_hub_split())
-    if source == "starter":
+def read_triples(source: str | Path = "stereoset") -> Source[Triple]:
+    """Read every triple of a source, once; see ``load_triples``, which chooses among them.
+
+    Raises:
+        InputError: if the source cannot be read, or a triple is not as ``load_triples`` wants it.
+    """
+    resolved = _resolved(source)
+    if resolved == "stereoset":
+        split = _hub_split()
+        items, revision = items_of_split(split), commit_of(split)
+    elif resolved == "starter":
         raw = files("tda_bias.data").joinpath("starter.jsonl").read_bytes()
+        items = items_of_text(raw.decode(), "intersentence", "starter")
+        revision = hash_of(raw)
     else:
-        raw = Path(source).read_bytes()
-    return "blake2b-" + hashlib.blake2b(raw, digest_size=16).hexdigest()
+        text = read_text(resolved, setting="data", named=("stereoset", "starter"))
+        if not text.strip():
+            raise InputError(f"`data` {resolved} is empty")
+        items = _items_of_file(Path(resolved), text, "intersentence")
+        revision = hash_of(Path(resolved).read_bytes())
+    triples = tuple(map(_triple, items))
+    if not triples:
+        raise InputError(f"`data` {source} has no triple")
+    return Source(str(source), triples, revision, noun="triple")
 
 
-@cache
 def _hub_split() -> Any:
-    """The data set, loaded once: its triples and its revision are asked for apart."""
     instead = "use --data starter, or --data PATH with a dev.json"
     return hub_split(STEREOSET, "intersentence", "validation", given="stereoset", instead=instead)
-
-
-def _read(source: str | Path) -> Iterator[Triple]:
-    source = _resolved(source)
-    if source == "stereoset":
-        items = items_of_split(_hub_split())
-    elif source == "starter":
-        text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
-        items = items_of_text(text, "intersentence", "starter")
-    else:
-        text = read_text(source, setting="data", named=("stereoset", "starter"))
-        if not text.strip():
-            raise InputError(f"`data` {source} is empty")
-        items = _items_of_file(Path(source), text, "intersentence")
-    return map(_triple, items)
 
 
 def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
@@ -296,10 +329,40 @@ def load_sentence_triples(
     Raises:
         InputError: as ``load_triples``, or if an id stands in items that differ.
     """
-    read, revision = _read_sentences(source)
-    if not read:
+    read = read_sentence_triples(source)
+    items = read.chosen(category=category, groups=groups, limit=limit)
+    return items, read.record(category)
+
+
+def read_sentence_triples(source: str | Path = "stereoset") -> Source[SentenceTriple]:
+    """Read every intrasentence item of a source, once; see ``load_sentence_triples``.
+
+    Raises:
+        InputError: as ``load_sentence_triples``, but for what it chooses.
+    """
+    resolved = _resolved(source, "intrasentence")
+    if resolved == "stereoset":
+        split = hub_split(STEREOSET, "intrasentence", "validation")
+        items, revision = items_of_split(split), commit_of(split)
+    else:
+        path = Path(resolved)
+        if not path.exists():
+            raise InputError(
+                f"`data` must be stereoset, a readable file, or a folder with one; got "
+                f"{str(path)!r}"
+            )
+        path = located(path, "dev.json*")[0] if path.is_dir() else path
+        text = text_of(path)
+        items, revision = _items_of_file(path, text, "intrasentence"), hash_of(text)
+    sentences = tuple(map(_sentence_triple, items))
+    if not sentences:
         raise InputError(f"`data` {source} has no item")
-    items = [item for item, earlier in _with_earlier(read) if earlier is None]
+    read = Source(str(source), sentences, revision, noun="item")
+    _refuse_shared_ids(read.items)
+    return read
+
+
+def _refuse_shared_ids(items: Iterable[SentenceTriple]) -> None:
     named: dict[str, SentenceTriple] = {}
     for item in items:
         other = named.setdefault(item.id, item)
@@ -308,28 +371,6 @@ def load_sentence_triples(
                 f"{item.source}: the id {item.id!r} stands in {other.source} too; every item needs "
                 "an id of its own, or none"
             )
-    _refuse_unknown(category, (item.category for item in items), source)
-    read, items = (
-        [item for item in some if category in ("all", item.category)] for some in (read, items)
-    )
-    data = DataRecord(source=str(source), revision=revision, remarks=_remarks(read, "item"))
-    return chosen(items, groups, limit, of="items", division="category"), data
-
-
-def _read_sentences(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
-    source = _resolved(source, "intrasentence")
-    if source == "stereoset":
-        split = hub_split(STEREOSET, "intrasentence", "validation")
-        return [_sentence_triple(item) for item in items_of_split(split)], commit_of(split)
-    path = Path(source)
-    if not path.exists():
-        raise InputError(
-            f"`data` must be stereoset, a readable file, or a folder with one; got {str(path)!r}"
-        )
-    path = located(path, "dev.json*")[0] if path.is_dir() else path
-    text = text_of(path)
-    items = _items_of_file(path, text, "intrasentence")
-    return [_sentence_triple(item) for item in items], hash_of(text)
 
 
 def _sentence_triple(item: Item) -> SentenceTriple:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,8 @@ from jaxtyping import Float, Int
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RunRecord
-from tda_bias.store.result import Recorded, writing_run
-from tda_bias.store.run import open_run
+from tda_bias.store.result import Result, RunWriter
+from tda_bias.store.run import Run
 from tda_bias.types import InputError
 from unqover.questions import DesignRecord
 
@@ -41,14 +40,17 @@ class AnswersRecord(RunRecord):
     tokens: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Answers(Recorded):
+@dataclass(frozen=True, repr=False)
+class Answers(Result):
     """Log-probabilities of two subjects as answers.
 
     Attributes:
         log_prob: NaN where a template does not ask about an attribute.
         mass: Probability of the two subjects together.
     """
+
+    COMMAND = "unqover"
+    RECORD = AnswersRecord
 
     first: Int[np.ndarray, " pair"]
     second: Int[np.ndarray, " pair"]
@@ -97,12 +99,7 @@ class Answers(Recorded):
         """Each subject's level of one factor."""
         return [levels[factor] for levels in self.asked.levels]
 
-    def save(self, folder: str | Path) -> None:
-        """Write ``answers.parquet`` and ``run.json``: both, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
+    def _write(self, run: RunWriter) -> None:
         known = np.isfinite(self.log_prob).any((-3, -2, -1))
         pair, template, attribute = np.nonzero(known)
         keys = (
@@ -119,18 +116,10 @@ class Answers(Recorded):
         )
         table[_CELLS] = self.log_prob[known].reshape(len(pair), 8)
         table[_MASSES] = self.mass[known].reshape(len(pair), 4)
-        with writing_run(folder, self.record) as run:
-            run.table(_FILE, table)
+        run.table(_FILE, table)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Answers:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "unqover")
-        record = run.record_as(AnswersRecord)
+    def _read(cls, run: Run, record: AnswersRecord) -> dict[str, np.ndarray]:
         asked, table = record.design, run.table(_FILE, _COLUMNS)
         lists = (asked.subjects, asked.subjects, asked.templates, asked.attributes)
         place = [_codes(table[key], names) for key, names in zip(_KEYS, lists, strict=True)]
@@ -146,9 +135,12 @@ class Answers(Recorded):
         log_prob[index] = table[_CELLS].to_numpy()
         mass[index] = table[_MASSES].to_numpy()
         first, second = pairs.astype(int)
-        return cls(
-            first, second, log_prob.reshape(*shape, 2, 2, 2), mass.reshape(*shape, 2, 2), record
-        )
+        return {
+            "first": first,
+            "second": second,
+            "log_prob": log_prob.reshape(*shape, 2, 2, 2),
+            "mass": mass.reshape(*shape, 2, 2),
+        }
 
 
 def _codes(column: pd.Series, names: Sequence[str]) -> np.ndarray:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
+from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
+from tda_bias.store.identity import Changes
+from tda_bias.types import MAX_RESAMPLES
 
 Ask = Literal["auto", "cloze", "question", "mask", "span"]
 
 
-class DesignConfig(BaseModel):
+class DesignConfig(SeedOption):
     """The part of a class that is asked about; sampling never looks at scores."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     subjects: int = Field(
         20,
@@ -30,30 +30,24 @@ class DesignConfig(BaseModel):
         description="occupations, professions (StereoSet's), conduct or places (default: those of "
         "the class)",
     )
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
 
 
-class AskConfig(BaseModel):
+class AskConfig(BatchOption):
     """Settings of asking a model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ask: Ask = Field(
         "auto",
         description="cloze: score sentences that name a subject; question: score answers; mask; "
         "span; auto takes what the model was trained for, cloze for causal ones",
     )
-    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
 
 
-class InferenceConfig(BaseModel):
+class InferenceConfig(ConfidenceOption, SeedOption):
     """Settings of tests and intervals; none of them needs the model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    n_flips: int = Field(
+    n_flips: Annotated[int, Changes.TABLES] = Field(
         200, ge=19, le=MAX_RESAMPLES, description="sign flips for the chance level of mu and eta"
     )
-    n_bootstrap: int = Field(1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    n_bootstrap: Annotated[int, Changes.TABLES] = Field(
+        1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples"
+    )

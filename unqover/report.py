@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pandas as pd
 
 from tda_bias.show.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached, value_needed
-from tda_bias.store.result import adding_to_run, summary_html
+from tda_bias.store.result import Addition
 from tda_bias.store.settings import validated
 from unqover.answers import Answers
 from unqover.bias import (
@@ -35,13 +35,14 @@ from unqover.bias import (
 from unqover.config import InferenceConfig
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 COMBINATION = "combination"
+_TABLES = ("summary", "groups", "subjects", "by_x", "joint")
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Addition):
     """Everything that is computed from answers.
 
     Attributes:
@@ -50,6 +51,10 @@ class Report:
         joint: Main effects and interaction of a joint class; empty for others.
         by_x: One row per attribute, in the columns that head results are joined on.
     """
+
+    TABLES = tuple((name, f"{name}.csv", {}) for name in _TABLES)
+    OPTIONAL = frozenset({"joint"})
+    SHOWN = (("mu and eta with chance", "summary"),)
 
     answers: Answers
     config: InferenceConfig
@@ -62,22 +67,6 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report({self.answers.record.model.name}: {len(self.groups)} rows of groups)"
-
-    def _repr_html_(self) -> str:
-        return summary_html(repr(self), tables={"mu and eta with chance": self.summary})
-
-    def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
-        """Add the tables and figures (by name) to the run of the answers: all of them, or none.
-
-        Raises:
-            InputError: if the folder holds no run, or cannot be written.
-        """
-        names = ["summary", "groups", "subjects", "by_x"] + ["joint"] * (not self.joint.empty)
-        with adding_to_run(folder) as run:
-            for name in names:
-                run.table(f"{name}.csv", getattr(self, name))
-            for name, figure in (figures or {}).items():
-                run.figure(name, figure)
 
 
 def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> Report:

@@ -27,7 +27,7 @@ from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import generator, share_reached
 from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.store.record import RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.types import HeadId, InputError, Progress, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]
@@ -65,7 +65,7 @@ _CHOSEN = {
 
 
 @dataclass(frozen=True, repr=False)
-class PruneCurve(SavedResult):
+class PruneCurve(Result):
     """Result of ``prune_curve``.
 
     Attributes:

@@ -24,7 +24,7 @@ from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.store.cache import Cache
 from tda_bias.store.record import Number, RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
 from tda_bias.types import Ablation, HeadId, InputError, Progress, RankBy
 
@@ -71,7 +71,7 @@ FEWEST_RANDOM = 20
 
 
 @dataclass(frozen=True, repr=False)
-class AblationStudy(SavedResult):
+class AblationStudy(Result):
     """Effects of removing heads.
 
     Attributes:

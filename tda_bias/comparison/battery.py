@@ -33,8 +33,8 @@ from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.settings import given_as
-from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
-from tda_bias.twins import load_twins, make_twins
+from tda_bias.triples import comes_from_hub, load_sentence_triples, read_triples
+from tda_bias.twins import twins_in
 from tda_bias.types import CATEGORIES, InputError
 from unqover.asking import ask_questions
 from unqover.classes import load_class
@@ -212,14 +212,10 @@ def _made(
 
 
 def _triples(data: str, twins: str, **selected: Any) -> Measure:
-    triples = load_triples(data, **selected)
-    made = None
-    if twins != "none":
-        # Of the whole data: a triple's twins do not depend on what is selected with it.
-        whole = load_triples(data)
-        every = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
-        made = every.only(triples) or None
-    return triple_measure(triples, made, {"source": data, "revision": source_revision(data)})
+    source = read_triples(data)
+    triples = source.chosen(**selected)
+    made = twins_in(source.items, triples, twins)
+    return triple_measure(triples, made or None, {"source": data, "revision": source.revision})
 
 
 def _without_twins(measure: Measure, twins: str) -> Iterator[NotMeasured]:

@@ -20,7 +20,7 @@ from tda_bias.scores.stereoset import SCORINGS, log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.show.text import Finding, interval_text, number_text, p_text
 from tda_bias.stats.resampling import chance_correlation, generator
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.types import InputError
 
 _PER = {"sum": "by sums", "mean": "per token"}
@@ -42,7 +42,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, repr=False)
-class BetaAgreement(SavedResult):
+class BetaAgreement(Result):
     """Correlations of two models' target effects.
 
     Attributes:

@@ -20,7 +20,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.stats.resampling import chance_correlation, generator, holm
 from tda_bias.store.record import HookedModelRecord, ModelRecord, RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
@@ -62,7 +62,7 @@ _HEADS = {
 
 
 @dataclass(frozen=True, repr=False)
-class HeadsComparison(SavedResult):
+class HeadsComparison(Result):
     """Agreement of two maps, and heads that moved.
 
     Attributes:

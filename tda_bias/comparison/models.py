@@ -16,7 +16,7 @@ from tda_bias.models.language_model import model_record
 from tda_bias.show.text import Finding, counted, interval_text, p_text
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.store.run import Run
 from tda_bias.types import InputError, Progress
 
@@ -65,7 +65,7 @@ _ITEMS = {**dict.fromkeys(_KEYS, str), **dict.fromkeys(("weight", "before", "aft
 
 
 @dataclass(frozen=True, repr=False)
-class ModelComparison(SavedResult):
+class ModelComparison(Result):
     """Changes between two models.
 
     Attributes:
@@ -85,8 +85,8 @@ class ModelComparison(SavedResult):
     record: ComparisonRecord
 
     @classmethod
-    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
-        tables = super()._read(run)
+    def _read(cls, run: Run, record: Any) -> dict[str, Any]:
+        tables = super()._read(run, record)
         return tables | {"table": tables["table"].fillna(dict.fromkeys(_WORDS, ""))}
 
 

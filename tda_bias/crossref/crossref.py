@@ -30,7 +30,7 @@ from tda_bias.heads.tables import map_columns
 from tda_bias.scores.stereoset import log_odds
 from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.store.record import Number, RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes, open_run
 from tda_bias.types import InputError, RankBy
 
@@ -83,7 +83,7 @@ _HEADS = {
 
 
 @dataclass(frozen=True, repr=False)
-class CrossReference(SavedResult):
+class CrossReference(Result):
     """Result of ``cross_reference``.
 
     Attributes:

@@ -24,7 +24,7 @@ from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.show.text import Finding, counted
 from tda_bias.stats.resampling import generator, permutations_within
 from tda_bias.store.record import RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
 from tda_bias.types import InputError, in_order
 
@@ -68,7 +68,7 @@ _SUMMARY = {
 
 
 @dataclass(frozen=True, repr=False)
-class ItemCrossReference(SavedResult):
+class ItemCrossReference(Result):
     """Heads whose item differences go with the model's preference.
 
     Attributes:

@@ -30,8 +30,8 @@ from tda_bias.show.text import counted
 from tda_bias.sources import NeutralText, load_neutral_text, of_environment
 from tda_bias.stats.resampling import generator
 from tda_bias.store.settings import given_as
-from tda_bias.triples import load_triples
-from tda_bias.twins import Twins, load_twins, make_twins
+from tda_bias.triples import Source, read_triples
+from tda_bias.twins import Twins, make_twins, twins_in
 from tda_bias.types import InputError, Triple
 
 # Triples of other categories that hold the model, and of each category that test whether its own
@@ -101,8 +101,23 @@ class Corpus:
 # -- texts by the names that settings give them ----------------------------------------------------
 
 
+def training_source(data: str) -> Source[Triple]:
+    """Triples of a source that may be trained on.
+
+    Raises:
+        InputError: if the data must not be trained on, or as ``read_triples``.
+    """
+    refuse_evaluation_only(data)
+    return read_triples(data)
+
+
 def training_texts(
-    data: str, category: str, *, limit: int | None, twins: str, controls: Collection[str]
+    source: Source[Triple],
+    category: str,
+    *,
+    limit: int | None,
+    twins: str,
+    controls: Collection[str],
 ) -> tuple[list[Triple], Twins | None, int]:
     """Triples that can be trained on.
 
@@ -112,40 +127,37 @@ def training_texts(
         The triples, their twins, and how many are left out because they have none.
 
     Raises:
-        InputError: if the data must not be trained on, the category is ``all``, a control lacks
-            twins, no triple has one, or as ``load_triples`` and ``load_twins``.
+        InputError: if the category is ``all``, a control lacks twins, no triple has one, or as
+            ``Source.chosen`` and ``load_twins``.
     """
-    refuse_evaluation_only(data)
     if category == "all":
-        there = sorted({triple.category for triple in load_triples(data)})
+        there = sorted({triple.category for triple in source.items})
         raise InputError(
             f"`category` must be one of {', '.join(there)}, because the others show what else "
             "training changes; got 'all'"
         )
-    triples = load_triples(data, category=category, limit=limit)
-    if twins == "none":
+    triples = source.chosen(category=category, limit=limit)
+    made = twins_in(source.items, triples, twins)
+    if made is None:
         if needing := sorted(_NEED_TWINS.intersection(controls)):
             raise InputError(
                 f"`controls` {', '.join(needing)} need twins; give --twins, or --controls without "
                 "them"
             )
         return triples, None, 0
-    whole = load_triples(data)  # a file of twins is about all of it
-    made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
     kept = [triple for triple in triples if made.of(triple)]
     if not kept:
         raise InputError(
-            f"no triple of `data` {data} has a twin: {made.note or 'see tdabias twins'}"
+            f"no triple of `data` {source.name} has a twin: {made.note or 'see tdabias twins'}"
         )
     return kept, made.only(kept), len(triples) - len(kept)
 
 
 def other_categories(
-    data: str, category: str, *, limit: int | None
+    source: Source[Triple], category: str, *, limit: int | None
 ) -> list[tuple[Triple, Sequence[Triple]]]:
     """Triples of the categories that nothing is trained on, with their twins, where there are."""
-    every = load_triples(data, category="all", limit=limit)
-    others = [triple for triple in every if triple.category != category]
+    others = [triple for triple in source.chosen(limit=limit) if triple.category != category]
     made = make_twins(others)
     return [(triple, made.of(triple)) for triple in others]
 

@@ -28,7 +28,7 @@ from tda_bias.models.language_model import model_record
 from tda_bias.show.text import Finding, counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
 from tda_bias.store.record import DataRecord
-from tda_bias.store.result import SavedResult, summary_html, writing_run
+from tda_bias.store.result import Result
 from tda_bias.triples import triple_ids
 from tda_bias.types import Progress
 
@@ -48,23 +48,44 @@ _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "g
 
 
 @dataclass(frozen=True, repr=False)
-class DebiasRun(SavedResult):
-    """An experiment with its tables, from ``summary``, and its record."""
+class DebiasRun(Result):
+    """An experiment.
+
+    Attributes:
+        conditions: One row per condition; ``summary.conditions_table``.
+        frontier: One row per check of a training; ``summary.frontier_table``.
+        trainings: One row per training; ``summary.trainings_table``.
+        items: One row per condition and item; ``summary.items_table``.
+        others: One row per condition and group of other texts; ``summary.others_table``.
+        heads: The heads whose weights were trained, for other programs.
+        record: The protocol, the folds and the verdict.
+    """
 
     COMMAND = "debias"
     RECORD = DebiasRecord
     TABLES = (
         ("conditions", "conditions.csv", _CONDITIONS),
         ("frontier", "frontier.csv", _FRONTIER),
+        ("trainings", "trainings.csv", {}),
+        ("items", "items.parquet", {}),
+        ("others", "others.csv", {}),
     )
+    OPTIONAL = frozenset({"others"})  # without other categories in the data
+    DOCUMENTS = (("heads", "heads.json"),)
 
     conditions: pd.DataFrame
     frontier: pd.DataFrame
+    trainings: pd.DataFrame
+    items: pd.DataFrame
+    others: pd.DataFrame
+    heads: dict[str, Any]
     record: DebiasRecord
 
-    def _repr_html_(self) -> str:
-        tables = {"conditions on unseen targets": self.conditions[_SHOWN]}
-        return summary_html(repr(self), [self.record.verdict], tables)
+    def _lines(self) -> list[str]:
+        return [self.record.verdict]
+
+    def _shown(self) -> dict[str, pd.DataFrame]:
+        return {"conditions on unseen targets": self.conditions[_SHOWN]}
 
     def finding(self) -> Finding:
         """The verdict, compared with random heads and with the guard."""
@@ -162,17 +183,19 @@ def run_debias(
         another, row, verdict = _judged(experiment, results, table, name)
         about_it = record.model_copy(update={"recommended": name, "verdict": verdict})
         save_debiased(experiment, another, about_it, row, folder / f"model-{name}")
-    run = DebiasRun(table, summary.frontier_table(results), record)
-    with writing_run(folder, record) as files:
-        files.table("conditions.csv", run.conditions)
-        files.table("frontier.csv", run.frontier)
-        files.table("trainings.csv", summary.trainings_table(results))
-        ids = triple_ids(corpus.items.triples)
-        files.table("items.parquet", summary.items_table(results, groups, ids))
-        files.table("others.csv", summary.others_table(results, corpus.reported_groups()))
-        files.json("heads.json", heads)
-        if draw is not None:
-            files.figure("frontier", draw(run.conditions, run.frontier, quantity_of(record.twins)))
+    run = DebiasRun(
+        conditions=table,
+        frontier=summary.frontier_table(results),
+        trainings=summary.trainings_table(results),
+        items=summary.items_table(results, groups, triple_ids(corpus.items.triples)),
+        others=summary.others_table(results, corpus.reported_groups()),
+        heads=heads,
+        record=record,
+    )
+    figures = {}
+    if draw is not None:
+        figures["frontier"] = draw(run.conditions, run.frontier, quantity_of(record.twins))
+    run.save(folder, figures=figures)
     return run
 
 

@@ -27,6 +27,7 @@ from tda_bias.heads.group_statistic import (
     version_products,
 )
 from tda_bias.stats.resampling import spearman
+from tda_bias.store.identity import identity
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_columns
 from tda_bias.types import Attention
@@ -106,9 +107,8 @@ def part_identity(
     config: HeadBiasConfig, *, model: str, weights: str, dtype: str
 ) -> dict[str, Any]:
     """Settings that a saved group depends on; tests and rankings are made from it afterwards."""
-    settings = {"edges", "adjust", "seed"}
     about = {"format": 4, "model": model, "weights": weights, "dtype": dtype}
-    return {**about, **config.model_dump(include=settings)}
+    return {**about, **identity(config)}
 
 
 # -- from inner products ---------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -30,10 +29,9 @@ from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_columns
 from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.show.text import counted
-from tda_bias.store.files import RECORD
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
-from tda_bias.store.result import Recorded, summary_html, writing_run
-from tda_bias.store.run import Run, open_run
+from tda_bias.store.result import Result, RunWriter
+from tda_bias.store.run import Run
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
@@ -44,13 +42,6 @@ NULLS = "nulls.npz"
 Extra = TypeVar("Extra")
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
-# Attribute of ``HeadBias``, file, and columns that stay texts: a group may be called ``007``.
-TABLES: tuple[tuple[str, str, dict[str, type]], ...] = (
-    ("table", "heads.parquet", {}),
-    ("combined", "combined.parquet", {}),
-    ("category", "category.parquet", {}),
-    ("groups", "groups.csv", dict.fromkeys(("model", "category", "group"), str)),
-)
 
 
 class GroupRecord(RecordPart):
@@ -81,8 +72,8 @@ class HeadsRecord(RunRecord):
     seconds: dict[str, float] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class HeadBias(Recorded):
+@dataclass(frozen=True, repr=False)
+class HeadBias(Result):
     """The result of ``head_bias``.
 
     Attributes:
@@ -95,6 +86,16 @@ class HeadBias(Recorded):
         extras: By file, what is not in the folder of ``run``: see the properties ``example``,
             ``items``, ``nulls`` and ``kept``, which are read when they are first asked for.
     """
+
+    COMMAND = "heads"
+    RECORD = HeadsRecord
+    TABLES = (
+        ("table", "heads.parquet", {}),
+        ("combined", "combined.parquet", {}),
+        ("category", "category.parquet", {}),
+        # Columns that stay texts: a group may be called ``007``.
+        ("groups", "groups.csv", dict.fromkeys(("model", "category", "group"), str)),
+    )
 
     table: pd.DataFrame
     combined: pd.DataFrame
@@ -140,7 +141,7 @@ class HeadBias(Recorded):
             f"{counted(len(self.groups), 'group')}, {counted(heads, 'head')})"
         )
 
-    def _repr_html_(self) -> str:
+    def _lines(self) -> list[str]:
         lines = []
         for category in self.categories:
             controls = self.controls(category)
@@ -149,8 +150,10 @@ class HeadBias(Recorded):
                 f".05, {controls['hot_spots_expected']:.1f} expected by chance; "
                 f"{len(self.survivors(category=category))} survive correction."
             )
-        tables = {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
-        return summary_html(repr(self), lines, tables)
+        return lines
+
+    def _shown(self) -> Mapping[str, pd.DataFrame]:
+        return {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
 
     @property
     def categories(self) -> list[str]:
@@ -309,42 +312,24 @@ class HeadBias(Recorded):
 
     # -- files --
 
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables, the heat map and ``run.json``: all of them, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
+    def _write(self, run: RunWriter) -> None:
         from tda_bias.plots.heads import heatmap_figure
 
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in TABLES:
-                run.table(name, getattr(self, attribute))
-            run.table("heads.csv", self.table)
-            run.figure("heatmap", heatmap_figure(self))
-            if self.example is not None:
-                example = vars(self.example).items()
-                run.arrays(EXAMPLE, {name: np.asarray(value) for name, value in example})
-            self.items.write(run)
-            run.arrays(NULLS, self.nulls)
-            if self.kept is not None:
-                self.kept.write(run)
-        return [*(folder / name for name in run.names), folder / RECORD]
+        super()._write(run)
+        run.table("heads.csv", self.table)
+        run.figure("heatmap", heatmap_figure(self))
+        if self.example is not None:
+            example = vars(self.example).items()
+            run.arrays(EXAMPLE, {name: np.asarray(value) for name, value in example})
+        self.items.write(run)
+        run.arrays(NULLS, self.nulls)
+        if self.kept is not None:
+            self.kept.write(run)
 
     @classmethod
-    def load(cls, folder: str | Path) -> HeadBias:
-        """Read the tables and the record that ``save`` wrote; other files when asked for.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "heads")
-        tables: dict[str, Any] = {name: run.table(file, columns) for name, file, columns in TABLES}
-        return cls(**tables, record=run.record_as(HeadsRecord), run=run)
+    def _read(cls, run: Run, record: Any) -> dict[str, Any]:
+        """The tables; other files are read when they are asked for."""
+        return {**super()._read(run, record), "run": run}
 
     # -- helpers --
 

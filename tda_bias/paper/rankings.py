@@ -26,7 +26,7 @@ from tda_bias.crossref.rank_tests import power
 from tda_bias.show.text import Finding, counted, number_text
 from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
 from tda_bias.store.record import RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
 from tda_bias.types import InputError, RankBy
 
@@ -197,7 +197,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, repr=False)
-class PublishedAgreement(SavedResult):
+class PublishedAgreement(Result):
     """Agreement of a run's maps with published rankings.
 
     Attributes:

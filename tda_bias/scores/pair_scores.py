@@ -28,7 +28,7 @@ from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.store.record import DataRecord, RecordPart, RunRecord
-from tda_bias.store.result import SavedResult
+from tda_bias.store.result import Result
 from tda_bias.types import InputError, Progress
 
 _SIDES = ("more", "less")
@@ -358,7 +358,7 @@ class PairsRecord(RunRecord):
 
 
 @dataclass(frozen=True, repr=False)
-class PairSetScores(SavedResult):
+class PairSetScores(Result):
     """Result of ``pair_set_scores``.
 
     Attributes:

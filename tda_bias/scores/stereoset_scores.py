@@ -39,7 +39,7 @@ from tda_bias.scores.stereoset import (
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.store.record import RecordPart, RunRecord
-from tda_bias.store.result import SavedResult, Table, summary_html
+from tda_bias.store.result import Result, Table
 from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
 from tda_bias.types import InputError, Progress, Triple
@@ -101,7 +101,7 @@ TWIN_TABLES: Sequence[Table] = (
 
 
 @dataclass(frozen=True, repr=False)
-class StereoSetScores(SavedResult):
+class StereoSetScores(Result):
     """Result of ``stereoset_scores``; tables of twins are empty in a run without.
 
     Attributes:
@@ -137,7 +137,7 @@ class StereoSetScores(SavedResult):
     placebo_beta: pd.DataFrame
     record: StereoSetRecord
 
-    def _repr_html_(self) -> str:
+    def _shown(self) -> Mapping[str, pd.DataFrame]:
         shown = {
             "official scores with intervals": (
                 self.scores,
@@ -149,12 +149,11 @@ class StereoSetScores(SavedResult):
                  "beta_high_targets", "p_targets", "p"],
             ),
         }  # fmt: skip
-        tables = {
+        return {
             caption: table.loc[table["group"] == "all", columns]
             for caption, (table, columns) in shown.items()
             if not table.empty
         }
-        return summary_html(repr(self), tables=tables)
 
     @property
     def has_twins(self) -> bool:
@@ -286,7 +285,7 @@ class SentenceRecord(RunRecord):
 
 
 @dataclass(frozen=True, repr=False)
-class SentenceScores(SavedResult):
+class SentenceScores(Result):
     """Result of ``sentence_scores``.
 
     Attributes:

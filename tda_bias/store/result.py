@@ -56,6 +56,11 @@ class RunWriter:
         for suffix in ("png", "svg"):
             save_figure(self._path(f"{name}.{suffix}"), figure)
 
+    def figures(self, figures: Mapping[str, Figure]) -> None:
+        """Write figures by name."""
+        for name, figure in figures.items():
+            self.figure(name, figure)
+
     def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
         """Entries of the files so far, for the record."""
         return {
@@ -175,49 +180,78 @@ def summary_html(
     return "\n".join([*parts, "</div>"])
 
 
-# -- results that are tables -----------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 # Field of a result, its file and its columns.
 Table = tuple[str, str, "Columns"]
 
 
-class Recorded:
-    """A result with the record of the run that found it; a subclass is a frozen dataclass."""
+class Written:
+    """What has declared files, and a view in notebooks; a subclass is a frozen dataclass."""
 
+    TABLES: ClassVar[Sequence[Table]] = ()
+    # Fields whose table may be empty; it then has no file.
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    # Fields of plain values, each with its JSON file.
+    DOCUMENTS: ClassVar[Sequence[tuple[str, str]]] = ()
+    # What a notebook prints: a caption and the field of each table.
+    SHOWN: ClassVar[Sequence[tuple[str, str]]] = ()
+
+    def _repr_html_(self) -> str:
+        return summary_html(repr(self), self._lines(), self._shown())
+
+    def _lines(self) -> Sequence[str]:
+        """Sentences in front of the tables of a notebook."""
+        return ()
+
+    def _shown(self) -> Mapping[str, pd.DataFrame]:
+        """The tables of a notebook, by caption."""
+        return {caption: getattr(self, field) for caption, field in self.SHOWN}
+
+    def _write(self, run: RunWriter) -> None:
+        """Write the declared files; a subclass adds what is no table of its own."""
+        for attribute, name, _ in self.TABLES:
+            table = getattr(self, attribute)
+            if attribute not in self.OPTIONAL or not table.empty:
+                run.table(name, table)
+        for attribute, name in self.DOCUMENTS:
+            run.json(name, getattr(self, attribute))
+
+
+class Result(Written):
+    """The result of a command: its record, and what else it consists of, declared once.
+
+    A subclass is a frozen dataclass without a ``repr`` of its own, whose fields are those that
+    ``TABLES`` and ``DOCUMENTS`` name, and ``record``. One that consists of something else, as
+    arrays, says how it is written (``_write``) and read (``_read``).
+
+    Examples:
+        A result with one table; its folder then holds ``scores.csv`` and ``run.json``:
+
+        >>> @dataclass(frozen=True, repr=False)
+        ... class Scores(Result):
+        ...     COMMAND, RECORD = "scores", RunRecord
+        ...     TABLES = (("scores", "scores.csv", {"text": str, "score": float}),)
+        ...     scores: Any
+        ...     record: RunRecord
+    """
+
+    COMMAND: ClassVar[str]
+    RECORD: ClassVar[type[RunRecord]]
     record: Any
 
     def with_record(self, **entries: Any) -> Self:
         """The same with further entries in its record; new ones win."""
         return replace(self, record=updated(self.record, entries))  # type: ignore[type-var]
 
-
-class SavedResult(Recorded):
-    """Result of a command.
-
-    A subclass is a frozen dataclass without a ``repr`` of its own: its fields are the tables that
-    ``TABLES`` names, and ``record``.
-    """
-
-    COMMAND: ClassVar[str]
-    RECORD: ClassVar[type[RunRecord]]
-    TABLES: ClassVar[Sequence[Table]]
-    # Fields whose table may be empty; it then has no file.
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
-    # What a notebook prints: a caption and the field of each table.
-    SHOWN: ClassVar[Sequence[tuple[str, str]]] = ()
-
     def __repr__(self) -> str:
         rows = ", ".join(f"{field} {len(getattr(self, field))}" for field, *_ in self.TABLES)
         return f"{type(self).__name__}({self.record.model.name}; rows: {rows})"
 
-    def _repr_html_(self) -> str:
-        tables = {caption: getattr(self, field) for caption, field in self.SHOWN}
-        return summary_html(repr(self), tables=tables)
-
     def save(
         self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None
     ) -> list[Path]:
-        """Write the tables, figures (by name) and ``run.json``: all of them, or none.
+        """Write every file, figures (by name) and ``run.json``: all of them, or none.
 
         Returns:
             The files, ``run.json`` last.
@@ -227,12 +261,8 @@ class SavedResult(Recorded):
         """
         folder = Path(folder)
         with writing_run(folder, self.record) as run:
-            for attribute, name, _ in self.TABLES:
-                table = getattr(self, attribute)
-                if attribute not in self.OPTIONAL or not table.empty:
-                    run.table(name, table)
-            for name, figure in (figures or {}).items():
-                run.figure(name, figure)
+            self._write(run)
+            run.figures(figures or {})
         return [*(folder / name for name in run.names), folder / RECORD]
 
     @classmethod
@@ -243,16 +273,34 @@ class SavedResult(Recorded):
             InputError: if the folder holds no finished run, or a file is not as it was written.
         """
         run = open_run(folder, cls.COMMAND)
-        return cls(**cls._read(run), record=run.record_as(cls.RECORD))  # type: ignore[call-arg]
+        record = run.record_as(cls.RECORD)
+        return cls(**cls._read(run, record), record=record)  # type: ignore[call-arg]
 
     @classmethod
-    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
-        """Every table by its field."""
+    def _read(cls, run: Run, record: Any) -> dict[str, Any]:
+        """Every field but the record."""
         import pandas as pd
 
-        return {
+        tables = {
             attribute: run.table(file, columns)
             if attribute not in cls.OPTIONAL or run.has(file)
             else pd.DataFrame(columns=[*columns])
             for attribute, file, columns in cls.TABLES
         }
+        return tables | {attribute: run.json(file) for attribute, file in cls.DOCUMENTS}
+
+
+class Addition(Written):
+    """What is computed from a saved run, and added to its folder."""
+
+    def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
+        """Add every file and figures (by name) to the run: all of them, or none.
+
+        What was added before goes.
+
+        Raises:
+            InputError: if the folder holds no finished run, or cannot be written.
+        """
+        with adding_to_run(folder) as run:
+            self._write(run)
+            run.figures(figures or {})

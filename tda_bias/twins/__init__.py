@@ -9,6 +9,7 @@ from tda_bias.twins.make import (
     comparable_placebos,
     make_placebos,
     make_twins,
+    twins_in,
 )
 from tda_bias.twins.targets import Kinds, load_kinds, shipped_kinds
 from tda_bias.twins.twins import Twins, load_twins, save_lm_eval, save_twins
@@ -26,4 +27,5 @@ __all__ = [
     "save_lm_eval",
     "save_twins",
     "shipped_kinds",
+    "twins_in",
 ]

@@ -29,7 +29,7 @@ from tda_bias.twins.targets import (
     shipped_kinds,
     with_target,
 )
-from tda_bias.twins.twins import Twins, content, text_fields
+from tda_bias.twins.twins import Twins, content, load_twins, text_fields
 from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
@@ -109,6 +109,28 @@ def make_twins(
         note=f"no twins: {_why(twins)}; write them by hand, or name the targets in a file for "
         "`tdabias twins --kinds`, and give the twins as a file",
     )
+
+
+def twins_in(whole: Sequence[Triple], selected: Sequence[Triple], given: str) -> Twins | None:
+    """The twins of triples selected from a source, as they are asked for.
+
+    They are those of the whole source, so that a triple has the same ones in every selection.
+
+    Args:
+        whole: Every triple of the source; a file of twins is about all of them.
+        selected: Some of these.
+        given: ``auto``, ``none``, or a file that ``tdabias twins`` wrote.
+
+    Returns:
+        Twins of the selected triples, perhaps of none of them; None if none are asked for.
+
+    Raises:
+        InputError: as ``load_twins``.
+    """
+    if given == "none":
+        return None
+    made = make_twins(whole) if given == "auto" else load_twins(given, whole)
+    return made.only(selected)
 
 
 def _collected(outcomes: Mapping[Triple, Outcome], made: Mapping[str, object]) -> Twins:

@@ -13,6 +13,7 @@ from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
 from tda_bias.debias import experiment, protocol, run_debias, saved_model
 from tda_bias.debias.corpus import training_texts
+from tda_bias.triples import read_triples
 from tda_bias.twins import make_twins, save_twins
 from tda_bias.types import HeadId, InputError
 from tdabias_cli.main import run
@@ -466,7 +467,7 @@ def test_a_file_of_twins_may_cover_categories_that_do_not_train(tmp_path):
     whole = load_triples("starter")
     save_twins(tmp_path / "twins.jsonl", make_twins(whole))
     read, twins, left_out = training_texts(
-        "starter", "gender", limit=2, twins=str(tmp_path / "twins.jsonl"), controls=()
+        read_triples("starter"), "gender", limit=2, twins=str(tmp_path / "twins.jsonl"), controls=()
     )
     assert read == load_triples("starter", category="gender", limit=2)
     assert left_out == 0

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tda_bias.sources import commit_of
 from tda_bias.triples import (
     UNNAMED,
     comes_from_hub,
     load_sentence_triples,
     load_triples,
-    source_revision,
+    read_triples,
     triple_ids,
-    triple_remarks,
 )
 from tda_bias.types import ROLES, InputError, Triple
 from tests.support.pairs import pairs_folder, write_lines
@@ -93,17 +93,17 @@ def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
     assert without_source(load_triples(path)) == without_source(
         load_triples(write_lines(tmp_path, ITEM, other, name="each.jsonl"))
     )
-    [remark] = triple_remarks(path)
+    [remark] = read_triples(path).remarks()
     assert remark.startswith("2 triples repeat others and are left out (")
     assert "line 3 says the same as" in remark
-    assert triple_remarks(path, category="race") == ()
-    assert triple_remarks("starter") == ()
+    assert read_triples(path).remarks("race") == ()
+    assert read_triples("starter").remarks() == ()
 
 
 def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, ITEM)
     path.write_text(path.read_text(encoding="utf-8").replace('"id2"', '"id0"'), encoding="utf-8")
-    [remark] = triple_remarks(path)
+    [remark] = read_triples(path).remarks()
     assert remark == "1 triple repeats another and is left out (dev.json item id0 stands again)."
     assert [triple.group for triple in load_triples(path)] == ["sister", "mother"]
 
@@ -111,7 +111,7 @@ def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
 def test_names_that_differ_in_case_or_unicode_form_alone_are_named(tmp_path):
     names = ("caf\u00e9", "cafe\u0301", "Caf\u00e9", "bar")
     path = write_lines(tmp_path, *({**ITEM, "target": name} for name in names))
-    [remark] = triple_remarks(path)
+    [remark] = read_triples(path).remarks()
     assert all(repr(name) in remark for name in names[:3])
     assert remark.endswith("differ in case, spaces or Unicode form alone and count as 3 groups.")
     assert len({triple.group for triple in load_triples(path)}) == 4
@@ -163,7 +163,7 @@ def test_the_environment_names_the_file_that_stands_for_stereoset(tmp_path, monk
     monkeypatch.setenv("TDABIAS_STEREOSET", str(path))
     assert load_triples("stereoset") == load_triples(path)
     assert not comes_from_hub("stereoset")
-    assert source_revision("stereoset") == source_revision(path)
+    assert read_triples("stereoset").revision == read_triples(path).revision
     monkeypatch.delenv("TDABIAS_STEREOSET")
     assert comes_from_hub("stereoset")
 
@@ -185,19 +185,18 @@ def test_without_the_hub_one_line_names_the_alternatives(monkeypatch):
         ("https://elsewhere", None),
     ],
 )
-def test_the_hubs_revision_is_the_commit_in_its_addresses(address, commit, monkeypatch):
+def test_the_hubs_revision_is_the_commit_in_its_addresses(address, commit):
     split = SimpleNamespace(info=SimpleNamespace(download_checksums={address: 0}))
-    monkeypatch.setattr("tda_bias.triples._hub_split", lambda: split)
-    assert source_revision("stereoset") == commit
+    assert commit_of(split) == commit
 
 
 def test_a_source_has_a_revision(tmp_path):
     path = write_lines(tmp_path, ITEM)
-    before = source_revision(path)
+    before = read_triples(path).revision
     path.write_text(json.dumps({**ITEM, "context": "Other."}))
     assert before.startswith("blake2b-")
-    assert source_revision(path) != before
-    assert source_revision("starter") == source_revision("starter")
+    assert read_triples(path).revision != before
+    assert read_triples("starter").revision == read_triples("starter").revision
 
 
 def test_the_real_set_has_the_known_counts(stereoset):
