@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import Field, field_validator, model_validator
-from rich.table import Table
 
 from tda_bias.config import BatchOption, SeedOption
-from tda_bias.show.text import counted, interval_text, number_text, p_text
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
@@ -25,7 +22,6 @@ from .loading import (
     triples_of_run,
 )
 from .options import Positional, command
-from .output import Columns, Output, Row, report_of, rounded_lines, rows_table
 from .settings import (
     DeviceOption,
     LimitOption,
@@ -139,6 +135,7 @@ class AblateSettings(
 @command(AblateSettings)
 def ablate(settings: AblateSettings) -> None:
     """Ablate the top heads of a run, and compare with ablating random heads."""
+    from tda_bias.ablation.shown import curve_shown, shown
     from tda_bias.heads.result import HeadBias
 
     heads = HeadBias.load(settings.run)
@@ -147,10 +144,10 @@ def ablate(settings: AblateSettings) -> None:
     triples, twins = texts.items, texts.twins
     if settings.curve:
         curve = _curve(settings, heads, category, triples, twins)
-        curve_output(curve, settings.folder).print(settings)
+        curve_shown(curve, settings.folder).print(settings)
     else:
         study = _study(settings, heads, category, triples, twins)
-        output(study, settings.folder).print(settings)
+        shown(study, settings.folder).print(settings)
 
 
 def _ablator(
@@ -266,122 +263,3 @@ def _curve(
         with print_style():
             curve.save(settings.folder, figures={"prune_curve": plot_prune_curve(curve.curve)})
     return curve
-
-
-# -- what is printed -------------------------------------------------------------------------------
-
-_OUTCOMES = {
-    "log_odds": "mean log-odds, nats",
-    "beta": "mean beta, nats",
-    "ss": "stereotype score",
-    "lms": "language-model score",
-    "log_ppl_unrelated": "log-perplexity, unrelated",
-    "log_ppl_context": "log-perplexity, contexts",
-}
-_NAMES = {
-    **{f"z_{name}": name for name in get_args(RankBy)},
-    "importance": "gradient importance",
-    "abs_direct": "direct effect",
-    "abs_effect": "first order, log-odds",
-    "abs_effect_beta": "first order, beta",
-}
-
-
-def output(study: AblationStudy, folder: Path) -> Output:
-    """Output of a study: effects beside random heads, and what predicts them."""
-    from tda_bias.ablation.study import ablation_finding, effect_ends
-
-    run = study.record.run or str(folder.parent)
-    return Output(
-        finding=ablation_finding(study).then(
-            f"tdabias ablate {quote(run)} --curve", report_of(Path(run))
-        ),
-        shown=[
-            set_table(study),
-            *(agreement_table(study, end) for end in effect_ends(study)),
-            *rounded_lines(study.record.precision),
-        ],
-        values={
-            "model": study.record.model,
-            "unchanged": study.record.base,
-            "set_tests": study.set_tests,
-            "agreement": study.agreement,
-        },
-        rows=study.set_tests,
-        folder=folder,
-        files="effects.csv, heads.csv, agreement.csv, effects.png, ...",
-    )
-
-
-def set_table(study: AblationStudy) -> Table:
-    """Outcomes with the top heads ablated, and with as many random ones."""
-    about = study.record
-    columns: Columns = [
-        ("outcome", lambda row: _OUTCOMES.get(row["outcome"], str(row["outcome"]))),
-        ("unchanged", lambda row: number_text(study.record.base.get(row["outcome"]), 3)),
-        ("change", "{effect:+.3f}"),
-        ("random sets: mean (SD)", "{random_mean:+.3f} ({random_sd:.3f})"),
-        ("percentile", "{percentile:.0f}"),
-        ("p", "{p:p}"),
-    ]
-    ablated = f"{counted(about.top, 'top head')} ablated together"
-    items = counted(about.triples, "item")
-    title = f"{about.model.name} · {about.category} · {ablated}, {items}"
-    return rows_table(title, study.set_tests, columns)
-
-
-def agreement_table(study: AblationStudy, end: str = "") -> Table:
-    """Correlation of each ranking of heads with the size of effects on log-odds or ``_beta``."""
-    from tda_bias.ablation.study import EFFECTS
-
-    def numbers(row: Row) -> dict[str, str]:
-        """Row of texts, empty where the ranking was not compared with the effect."""
-        texts = {"ranking": _NAMES.get(row["ranking"], str(row["ranking"]))}
-        for size in ("effect", "exact"):
-            asked = row[f"n_{size}{end}"] > 0
-            texts[f"rho_{size}"] = number_text(row[f"rho_{size}{end}"]) if asked else ""
-            texts[f"p_{size}"] = p_text(row[f"p_{size}{end}"]) if asked else ""
-            texts[f"n_{size}"] = str(row[f"n_{size}{end}"])
-        return texts
-
-    columns: Columns = [
-        ("ranking of heads", "{ranking}"),
-        ("rho, first order", "{rho_effect}"),
-        ("p", "{p_effect}"),
-        ("rho, exact", "{rho_exact}"),
-        ("p", "{p_exact}"),
-        ("heads", "{n_effect}, {n_exact}"),
-    ]
-    title = f"Does a ranking predict the size of the effect on {EFFECTS[end]}?"
-    return rows_table(title, [numbers(row) for row in study.agreement.to_dict("records")], columns)
-
-
-def curve_output(curve: PruneCurve, folder: Path) -> Output:
-    """Output of a curve: the remaining bias at the number of heads chosen, ranking by ranking."""
-    from tda_bias.ablation.prune_curve import curve_finding
-
-    record = curve.record
-    columns: Columns = [
-        ("ranking", "{ranking}"),
-        ("heads", "{k}"),
-        ("choosing targets", "{before_choose:.2f} to {choose:.2f}"),
-        (
-            "other targets",
-            lambda row: (
-                f"{row['before_test']:.2f} to {row['test']:.2f} "
-                f"[{interval_text(row['test_low'], row['test_high'])}]"
-            ),
-        ),
-        ("random", "{random_test:.2f}"),
-        ("p", "{p_random:.3f}"),
-        ("log-perplexity", "{d_log_ppl:+.4f}"),
-    ]
-    title = f"{record.model.name} · {record.category} · {record.quantity} remaining (nats)"
-    return Output(
-        finding=curve_finding(curve).then(report_of(folder)),
-        shown=[rows_table(title, curve.chosen, columns), *rounded_lines(record.precision)],
-        values={"record": record, "chosen": curve.chosen},
-        rows=curve.chosen,
-        folder=folder,
-        files="curve.csv, chosen.csv, prune_curve.png, run.json, ...",
-    )

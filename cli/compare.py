@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
-from rich.table import Table
 
 from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.show.text import interval_text, number_text, p_text
+from tda_bias.show.output import Output
+from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
@@ -22,7 +21,6 @@ from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .loading import language_model, reach_hub_for
 from .options import Positional, command
-from .output import Columns, Output, head_name, interval_of, report_of, say, uncut_table
 from .settings import (
     DtypeOption,
     KeptRunSettings,
@@ -37,14 +35,8 @@ from .settings import (
 from .work import held, working
 
 if TYPE_CHECKING:
-    from tda_bias.comparison.beta_agreement import BetaAgreement
-    from tda_bias.comparison.head_maps import HeadsComparison
     from tda_bias.comparison.models import ModelComparison
 
-_COLUMNS = [
-    (name, f"{{{name}}}") for name in ("outcome", "before", "after", "change", "interval", "p")
-]
-_SHOWN = 10
 # Options that two runs are compared by; those that neither runs nor models are refused for.
 _OF_RUNS = {"category", "rank_by", "n_flips", "seed"}
 _OF_BOTH = {"before", "after", "device", "batch_size", "out"}
@@ -150,7 +142,11 @@ def compare(settings: CompareSettings) -> None:
     if settings.of_runs:
         _compared_runs(settings).print(settings)
     else:
-        output(_compared_models(settings), settings.folder).print(settings)
+        comparison = _compared_models(settings)
+
+        from tda_bias.comparison.shown import shown
+
+        shown(comparison, settings.folder).print(settings)
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
@@ -206,6 +202,7 @@ def _compared_runs(settings: CompareSettings) -> Output:
     """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found."""
     from tda_bias.comparison.beta_agreement import compare_beta
     from tda_bias.comparison.head_maps import compare_heads
+    from tda_bias.comparison.shown import beta_shown, heads_shown
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.figures import plot_head_comparison
     from tda_bias.scores.stereoset_scores import StereoSetScores
@@ -226,137 +223,8 @@ def _compared_runs(settings: CompareSettings) -> Output:
         if not of_heads:
             agreement = compare_beta(*loaded, **how).with_record(**about)
             agreement.save(settings.folder)
-            return beta_output(agreement, settings.folder)
+            return beta_shown(agreement, settings.folder)
         comparison = compare_heads(*loaded, by=settings.rank_by, **how).with_record(**about)
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})
-        return heads_output(comparison, settings.folder)
-
-
-# -- what is printed -------------------------------------------------------------------------------
-
-
-def output(comparison: ModelComparison, folder: Path) -> Output:
-    """The table of changes, the guard in words, and what was not measured."""
-    from tda_bias.comparison.models import comparison_finding
-
-    record = comparison.record
-    return Output(
-        finding=comparison_finding(comparison).then(report_of(folder)),
-        shown=list(_tables(comparison)),
-        values={
-            "before": record.model,
-            "after": record.after,
-            "replicates": list(record.replicates),
-            "outcomes": comparison.table,
-            "not_measured": list(record.not_measured),
-        },
-        rows=comparison.table,
-        folder=folder,
-        files="compare.csv, items.parquet, compare.png, run.json",
-    )
-
-
-def _tables(comparison: ModelComparison) -> Iterator[Table]:
-    """Bias, then quality and knowledge."""
-    from tda_bias.comparison.models import after_name
-
-    names = f"{comparison.record.model.name} → {after_name(comparison.record)}"
-    kinds = {"bias": ("bias",), "quality and knowledge": ("quality", "knowledge")}
-    for title, kept in kinds.items():
-        table = comparison.table[comparison.table["kind"].isin(kept)]
-        if not table.empty:
-            last = "Holm" if title == "bias" else "guard"
-            yield uncut_table(
-                f"{names} · {title}",
-                [_cells(row) for row in table.to_dict("records")],
-                [*_COLUMNS, (last, "{last}")],
-            )
-
-
-def _cells(row: dict[Any, Any]) -> dict[str, Any]:
-    """The texts of a row."""
-    digits = 1 if row["unit"] == "points" else 3
-    texts = {name: number_text(row[name], digits) for name in ("before", "after")}
-    change = "undefined" if row["change"] != row["change"] else f"{row['change']:+.{digits}f}"
-    last = str(row["guard"])
-    if row["kind"] == "bias":
-        last = p_text(row["p_holm"]) if row["primary"] else ""
-    return {
-        **texts,
-        "outcome": row["outcome"],
-        "change": change,
-        "interval": interval_text(row["low"], row["high"], digits),
-        "p": "" if row["p"] != row["p"] else p_text(row["p"]),
-        "last": last,
-    }
-
-
-def beta_output(comparison: BetaAgreement, folder: Path) -> Output:
-    """The agreement of two models' target effects, and how to read it."""
-    from tda_bias.comparison.beta_agreement import agreement_finding
-
-    record = comparison.record
-    columns: Columns = [
-        (
-            "quantity",
-            lambda row: f"{row['quantity']}, {'sums' if row['scoring'] == 'sum' else 'per token'}",
-        ),
-        ("over", "{over}"),
-        ("n", "{n}"),
-        ("r", "{r:n2}"),
-        ("by chance (95 %)", interval_of("chance_low", "chance_high")),
-        ("p", "{p:p}"),
-        (
-            "corrected",
-            lambda row: number_text(row["corrected"]) if row["over"] == "targets" else "",
-        ),
-    ]
-    title = f"{record.model.name} and {record.after.name} · {record.category} · agreement"
-    return Output(
-        finding=agreement_finding(comparison).then(report_of(folder)),
-        shown=[uncut_table(title, comparison.agreement, columns, left=2)],
-        values={"record": record, "agreement": comparison.agreement},
-        rows=comparison.agreement,
-        folder=folder,
-        files="agreement.csv, run.json",
-    )
-
-
-def heads_output(comparison: HeadsComparison, folder: Path) -> Output:
-    """The agreement, the heads that moved, and how to read both."""
-    from tda_bias.comparison.head_maps import maps_finding
-
-    record, moved = comparison.record, comparison.heads
-    agreement: Columns = [
-        ("over", "{over}"),
-        ("n", "{n}"),
-        ("Spearman", "{rho:n2}"),
-        ("by chance (95 %)", interval_of("chance_low", "chance_high")),
-        ("p", "{p:p}"),
-    ]
-    names = f"{record.model.name} and {record.after.name}"
-    title = f"{names} · {record.category} · agreement of {record.by}"
-    tables = [uncut_table(title, comparison.agreement, agreement)]
-    if record.matched:
-        ordered = moved.reindex(moved["z"].abs().sort_values(ascending=False).index)
-        columns: Columns = [
-            ("head", head_name),
-            *((name, f"{{{name}:n2}}") for name in ("before", "after", "change", "z")),
-            ("p", "{p:p}"),
-            ("Holm", "{p_holm:p}"),
-        ]
-        tables.append(uncut_table("Heads that moved most", ordered.head(_SHOWN), columns))
-    return Output(
-        finding=maps_finding(comparison).then(report_of(folder)),
-        shown=tables,
-        values={
-            "record": record,
-            "agreement": comparison.agreement,
-            "layers": comparison.layers,
-            "heads": moved,
-        },
-        rows=moved if record.matched else comparison.agreement,
-        folder=folder,
-        files="agreement.csv, layers.csv, heads.csv, compare.png, run.json",
-    )
+        return heads_shown(comparison, settings.folder)

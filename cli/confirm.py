@@ -8,19 +8,20 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
-from rich.table import Table
 
 from tda_bias.config import SeedOption
+from tda_bias.show.next import report_of
+from tda_bias.show.output import Output
+from tda_bias.show.table import TableSpec
 from tda_bias.show.text import Finding
 from tda_bias.store.files import locked
 from tda_bias.store.record import ModelRecord, RunRecord
-from tda_bias.store.run import Run, refuse_run_of_another_command
+from tda_bias.store.run import refuse_run_of_another_command
 from tda_bias.store.settings import validated
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
 from .options import Positional, command
-from .output import Columns, Output, head_name, report_of, rows_table
 from .settings import DeviceOption, Out, OutputSettings, refuse_options
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     refuse_options(settings, {"twins"}, "is read with --data alone")
 
     from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
+    from tda_bias.heads.confirmation_shown import splits_table
 
     result = confirmation(
         saved_groups(settings.run, run, category),
@@ -109,22 +111,11 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     apart = ("heads", "record")
     numbers = {name: value for name, value in vars(result).items() if name not in apart}
     summary = {**numbers, **result.record}
-    top, model = settings.top, run.record.model
-    columns: Columns = [
-        ("head", head_name),
-        ("chosen in", "{chosen:.0%}"),
-        ("then p <= .05 in", "{replicated:.0%}"),
-    ]
-    edges = ", output edges" * (run.record.config.edges == "output")
-    title = (
-        f"{model.name} · {category} · first {top} heads of half of the targets, on the other "
-        f"half{edges}"
-    )
-    shown = rows_table(title, result.heads.head(top), columns)
+    table = splits_table(result, run, category, top=settings.top)
     several = f" --category {quote(category)}" if len(run.categories) > 1 else ""
     next_ = (f"tdabias ablate {quote(str(settings.run))}{several}", report_of(settings.run))
     found = confirmation_finding(result)
-    return _saved(settings, model, found, next_, summary, result.heads, [shown])
+    return _saved(settings, run.record.model, found, next_, summary, result.heads, [table])
 
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
@@ -133,6 +124,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     refuse_options(settings, others, "is that of the run with --data")
 
     from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
+    from tda_bias.heads.confirmation_shown import other_data_table
 
     from . import heads
 
@@ -147,18 +139,10 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     confirmed = int((table["p_holm"] < 0.05).sum())
     summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
-    columns: Columns = [
-        ("head", head_name),
-        ("z", "{z:.2f}"),
-        ("z there", "{z_other:.2f}"),
-        ("p there", "{p_other:p}"),
-        ("p (Holm)", "{p_holm:p}"),
-    ]
-    title = f"{category} · chosen in the run, tested on {data}"
-    shown = rows_table(title, table, columns)
     found = other_data_finding(table, data)
     next_ = (report_of(settings.run),)
-    return _saved(settings, run.record.model, found, next_, summary, table, [shown])
+    shown = [other_data_table(table, category, data)]
+    return _saved(settings, run.record.model, found, next_, summary, table, shown)
 
 
 def _twins(settings: ConfirmSettings, run: HeadBias) -> str:
@@ -213,9 +197,10 @@ def _saved(
     next_: Sequence[str],
     summary: dict[str, Any],
     table: pd.DataFrame,
-    shown: Sequence[Table] = (),
+    shown: Sequence[TableSpec] = (),
 ) -> Output:
     """The output, once its finding, summary and table are saved."""
+    from tda_bias.heads.confirmation_shown import output
     from tda_bias.store.result import writing_run
 
     folder = settings.folder
@@ -223,28 +208,4 @@ def _saved(
     with locked(folder), writing_run(folder, record) as written:
         written.table("confirm.csv", table)
         written.json("summary.json", {**summary, "finding": found.as_values()})
-    return _output(found.then(*next_), summary, table, folder, shown)
-
-
-def saved(run: Run, folder: Path) -> Output:
-    """The output of a finished run."""
-    summary = run.json("summary.json")
-    finding = Finding(**summary.pop("finding"))
-    return _output(finding, summary, run.table("confirm.csv"), folder)
-
-
-def _output(
-    finding: Finding,
-    summary: dict[str, Any],
-    table: pd.DataFrame,
-    folder: Path,
-    shown: Sequence[Table] = (),
-) -> Output:
-    return Output(
-        finding=finding,
-        shown=shown,
-        values={**summary, "heads": table},
-        rows=table,
-        folder=folder,
-        files="confirm.csv, summary.json, run.json",
-    )
+    return output(found.then(*next_), summary, table, folder, shown)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -14,20 +12,18 @@ from rich.console import Console
 
 from tda_bias.config import Config
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
-from tda_bias.show.text import data_remarks
+from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.store.identity import Changes
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
-from .loading import data_option, hooked_model, reach_hub_for
+from .loading import hooked_model, reach_hub_for
 from .options import command
-from .output import Columns, Output, Row, report_of, say, uncut_table
 from .settings import DeviceOption, LimitOption, ModelOption, SharedRunSettings, TwinsOption
 from .work import working
 
 if TYPE_CHECKING:
-    from tda_bias.debias.run_debias import DebiasRun
     from tda_bias.models.load import LanguageModel
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
@@ -122,6 +118,7 @@ def debias(settings: DebiasSettings) -> None:
     from tda_bias.debias.learners import require_peft
     from tda_bias.debias.peers import require_leace
     from tda_bias.debias.run_debias import run_debias
+    from tda_bias.debias.shown import shown
     from tda_bias.debias.texts import TwinTexts
     from tda_bias.plots.behaviour import plot_conditions
     from tda_bias.show.figures import print_style
@@ -184,7 +181,7 @@ def debias(settings: DebiasSettings) -> None:
                 progress=progress,
                 draw=plot_conditions,
             )
-    output(run, settings.out).print(settings)
+    shown(run, settings.out).print(settings)
 
 
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] | None:
@@ -219,49 +216,4 @@ def _protocol(
         typical_weight=typical_weight(layers),
         n_targets=len({triple.group for triple in triples}),
         save=settings.save,
-    )
-
-
-# -- what is printed -------------------------------------------------------------------------------
-
-
-def _beta(row: Row) -> str:
-    known = not math.isnan(row["low"])  # of fewer than five folds
-    return f"{row['beta']:.3f}" + f"\n{row['low']:.3f} to {row['high']:.3f}" * known
-
-
-_COLUMNS: Columns = [
-    ("condition", "{condition}"),
-    ("heads", lambda row: "all" if row["how"] == "full" else str(row["heads"])),
-    ("beta (95 %)", _beta),
-    ("rms", "{rms:.3f}"),
-    ("ppl %", "{perplexity:+.1f}"),
-    ("lms", "{lms:.1f}"),
-    ("guard", lambda row: str(row["guard"]).removesuffix(" pass").replace(" of ", "/")),
-    ("p", lambda row: "" if math.isnan(row["p"]) else f"{row['p']:.2f}"),
-]
-
-
-def output(run: DebiasRun, folder: Path) -> Output:
-    """The table of conditions, and its meaning in words."""
-    from tda_bias.debias.summary import quantity_of
-
-    record, quantity = run.record, quantity_of(run.record.twins)
-    title = (
-        f"{record.model.name} · {record.category} · {record.protocol.how} · {quantity} on unseen "
-        "targets"
-    )
-    columns = [(name.replace("beta", quantity), column) for name, column in _COLUMNS]
-    shown = uncut_table(title, run.conditions, columns)
-    # The original itself cannot be compared with the original.
-    models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
-    texts = f" --category {quote(record.category)}{data_option(record)}"
-    compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
-    return Output(
-        finding=run.finding().then(*compare, report_of(folder)),
-        shown=[shown, *data_remarks(record.data)],
-        values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
-        rows=run.conditions,
-        folder=folder,
-        files="conditions.csv, heads.json, frontier.png, model/ with its card, ...",
     )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from tda_bias.config import BatchOption
+from tda_bias.show.next import data_option
+from tda_bias.show.output import Output
 from tda_bias.show.text import Finding, counted
 from tda_bias.store.files import to_json, write_text
 from tda_bias.store.run import refuse_file_of_a_run
@@ -21,14 +23,12 @@ from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
     category_of,
-    data_option,
     language_model,
     model_of,
     reach_hub_for,
     refuse_other_weights,
 )
 from .options import Positional, command, command_line
-from .output import Output
 from .settings import DeviceOption, OutputSettings, Several, refuse_options
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.show.output import Output
+from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.types import InputError, PValue, RankBy
@@ -16,7 +18,6 @@ from tda_bias.types import InputError, PValue, RankBy
 from . import heads
 from .heads import HeadsSettings
 from .options import Positional, command, command_line
-from .output import Output, say
 from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
-from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.pairs import SETS, pair_triples
-from tda_bias.show.text import Finding, counted, p_text
+from tda_bias.show.output import Output
+from tda_bias.show.table import TableSpec
+from tda_bias.show.text import counted
 from tda_bias.store.cache import launched
-from tda_bias.store.identity import Changes, names_of
+from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
-from tda_bias.twins import PLACEBOS, Twins, comparable_placebos
-from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
+from tda_bias.twins import Twins, comparable_placebos
+from tda_bias.types import MAX_COUNT, InputError, ShareDone, Triple
 
-from .loading import data_option, hooked_model, pairs_of, triples_asked
+from .loading import hooked_model, pairs_of, triples_asked
 from .options import command, part_of
-from .output import Columns, Output, groups_table, head_name, report_of, rows_table, table_of
 from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
 
 if TYPE_CHECKING:
-    from tda_bias.heads.finding import PlaceboContrast
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LoadedModel
-
-# Folders inside a run: of the same with random weights, and of placebo twins.
-UNTRAINED = "untrained"
-PLACEBO = "placebo-{}"
 
 
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
@@ -101,7 +95,11 @@ def heads(settings: HeadsSettings) -> None:
         if launched()[0] == 0:
             dry_run(settings).print(settings)
         return
-    output(compute(settings), settings.folder, settings.top).print(settings)
+    result = compute(settings)
+
+    from tda_bias.heads.shown import shown
+
+    shown(result, settings.folder, top=settings.top).print(settings)
 
 
 def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
@@ -119,6 +117,7 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
         with_twins = [triple for triple in triples if twins.of(triple)]
         placebo = comparable_placebos(with_twins, settings.placebo)
 
+    from tda_bias.heads.controls import PLACEBO, UNTRAINED
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.hooked import initialised
 
@@ -198,7 +197,7 @@ def dry_run(settings: HeadsSettings) -> Output:
     counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}
     return Output(
         shown=[
-            table_of(rows, f"{model.name} · {settings.named} · texts that a run would read"),
+            TableSpec.of(rows, f"{model.name} · {settings.named} · texts that a run would read"),
             f"In all {counted(counts['triples'], 'triple')}, {counted(counts['twins'], 'twin')}, "
             f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')}, the "
             f"longest of {counts['longest']}; {counted(len(left_out), 'triple')} left out. Nothing "
@@ -207,124 +206,3 @@ def dry_run(settings: HeadsSettings) -> Output:
         values={"in_all": counts, "groups": rows},
         rows=rows,
     )
-
-
-# -- what is printed -------------------------------------------------------------------------------
-
-
-def output(result: HeadBias, folder: Path, top: int) -> Output:
-    """The ranked heads and the controls of every category."""
-    import pandas as pd
-
-    from tda_bias.heads.finding import run_remarks
-
-    shown: list[Finding | Table | str] = []
-    rows, values = [], {}
-    for name in result.categories:
-        ranked, found = result.top(top, category=name), finding(result, folder, name)
-        shown += [found, ranked_table(result, name, top), *_own_groups(result, name)]
-        rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
-        values[name] = {
-            "finding": found,
-            "controls": result.controls(name),
-            "placebos": _placebos(result, folder, name),
-            "heads": ranked,
-            "survivors": result.survivors(category=name),
-        }
-    return Output(
-        shown=[*shown, *run_remarks(result)],
-        values={"model": result.record.model, "categories": values},
-        rows=pd.concat(rows),
-        folder=folder,
-        files="heads.csv, groups.csv, heatmap.png, run.json, ...",
-    )
-
-
-def finding(result: HeadBias, folder: Path, category: str) -> Finding:
-    """The finding of a category, with the commands that follow."""
-    from tda_bias.heads.finding import heads_finding
-
-    untrained = _inside(result, folder / UNTRAINED)
-    found = heads_finding(
-        result, category, untrained=untrained, placebos=_placebos(result, folder, category)
-    )
-    commands = []
-    if not result.record.settings.get("pairs"):
-        of = f"--model {quote(result.record.model.name)} --category {quote(category)}"
-        commands.append(f"tdabias stereoset {of}{data_option(result.record)}")
-    if len(result.survivors(category=category)):
-        several = f" --category {quote(category)}" if len(result.categories) > 1 else ""
-        commands.append(f"tdabias ablate {quote(str(folder))}{several}")
-    return found.then(*commands, report_of(folder))
-
-
-def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, PlaceboContrast]:
-    """By placebo, the tests with twins beside those with placebo twins; only what was run."""
-    from tda_bias.heads.finding import placebo_contrast
-
-    runs = {name: _inside(result, folder / PLACEBO.format(name)) for name in PLACEBOS}
-    contrasts = {name: placebo_contrast(result, run, category) for name, run in runs.items() if run}
-    return {name: contrast for name, contrast in contrasts.items() if contrast is not None}
-
-
-def _inside(result: HeadBias, at: Path) -> HeadBias | None:
-    """The control of a run in a folder; None without one, or if it is of other settings or data.
-
-    One of an earlier version that lies there must not end a new run after all its work.
-    """
-    from tda_bias.heads.result import HeadBias
-    from tda_bias.store.record import EarlierRunError
-
-    if not (at / "run.json").is_file():
-        return None
-    try:
-        control = HeadBias.load(at)
-    except EarlierRunError:
-        return None
-    of_run, of_control = (
-        [
-            record.data,
-            *(getattr(record.model, name) for name in ("architecture", "parameters", "dtype")),
-            *(
-                record.settings.get(name)
-                for name in sorted(names_of(HeadsSettings, Changes.TABLES))
-            ),
-        ]
-        for record in (result.record, control.record)
-    )
-    return control if of_run == of_control else None
-
-
-def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
-    """The groups of a category that is not StereoSet's."""
-    if category in CATEGORIES:
-        return []
-    end = "_twin" if result.controls(category)["twins"] is not None else ""
-    of_category = result.table[result.table["category"] == category]
-    tested = of_category.groupby("group")[f"p_max_location{end}"].min()
-    title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
-    columns: Columns = [
-        ("group", "{group}"),
-        ("texts", "{n}"),
-        ("reliability", "{reliability_location:n2}"),
-        ("smallest p (family-wise)", lambda row: p_text(tested[row["group"]])),
-    ]
-    groups = result.groups[result.groups["category"] == category]
-    return groups_table(title, groups, columns, "groups.csv")
-
-
-def ranked_table(result: HeadBias, category: str, top: int) -> Table:
-    """The ranked heads of one category."""
-    from tda_bias.heads.finding import TESTS, ranking_name
-
-    columns: Columns = [
-        ("head", head_name),
-        ("z" if result.rank_by in TESTS else "mean z", "{z:.2f}"),
-        ("p", "{p:p}"),
-        ("p (family-wise)", "{p_max:p}"),
-        ("q (FDR)", "{q:p}"),
-        ("unstable", lambda row: "yes" if row["unstable"] else ""),
-    ]
-    name = ranking_name(result, category)
-    title = f"{result.record.model.name} · {category} · heads ranked by {name}"
-    return rows_table(title, result.top(top, category=category), columns)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,12 +15,12 @@ from rich.markup import escape
 from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.show.terminal import say
 from tda_bias.store.record import DataRecord, RunRecord
 from tda_bias.triples import Source, comes_from_hub, read_triples
 from tda_bias.twins import Twins, twins_in
 from tda_bias.types import InputError, Triple
 
-from .output import say
 from .settings import DeviceOption
 
 if TYPE_CHECKING:
@@ -164,16 +163,6 @@ def category_of(run: HeadBias, category: str | None) -> str:
             f"{category!r}"
         )
     return category
-
-
-def data_option(record: RunRecord | None) -> str:
-    """The ``--data`` and ``--twins`` of a run, where not the defaults, for a command after it."""
-    defaults = {"data": "stereoset", "twins": "auto"}
-    settings = record.settings if record is not None else {}
-    given = {name: str(settings.get(name, default)) for name, default in defaults.items()}
-    return "".join(
-        f" --{name} {quote(value)}" for name, value in given.items() if value != defaults[name]
-    )
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 from rich.console import Console
-from rich.table import Table
 
 from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import SETS
+from tda_bias.show.output import Output
+from tda_bias.show.table import TableSpec
+from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
 from tda_bias.store.run import open_run
@@ -21,7 +23,6 @@ from unqover.classes import NAMED
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command
-from .output import Output, say, table_of
 from .settings import OutputSettings
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ def ls(settings: LsSettings) -> None:
     if settings.what is None and (named or settings.folder.is_dir()):
         kinds.append("runs")
     tables = {kind: listed[kind]() for kind in kinds}
-    shown: list[Table | str] = []
+    shown: list[TableSpec | str] = []
     for kind, table in tables.items():
         short = table
         if kind == "runs":  # of a time, the minute; a narrow terminal breaks the line at the space
             short = table.assign(created=table["created"].str[:16].str.replace("T", " "))
-        shown.append(table_of(short))
+        shown.append(TableSpec.of(short))
         number = counted(len(table), "finished run")
         shown.append(_HINTS[kind].format(settings=settings, number=number))
     if settings.what is None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import Field, model_validator
-from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
 from tda_bias.config import SeedOption
+from tda_bias.show.output import Output
+from tda_bias.show.table import TableSpec
 from tda_bias.show.tables import write_csv
-from tda_bias.show.text import Finding, counted, short_name
+from tda_bias.show.terminal import say
+from tda_bias.show.text import counted
 from tda_bias.store.files import locked
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
@@ -23,7 +24,7 @@ from tda_bias.types import MAX_COUNT, MAX_SEED, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Columns, Output, Row, progress_bar, report_of, rows_table, say, table_of
+from .output import progress_bar
 from .settings import (
     Out,
     OutputSettings,
@@ -37,7 +38,6 @@ from .work import interruptible, stage, working
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
 
     from pvf.mining import Mined
     from pvf.preferences import Preferences
@@ -195,6 +195,7 @@ def pvf(settings: PvfSettings) -> None:
     With a command (score, risk, mine, social, plot), only that part.
     """
     from pvf.report import refuse_other_risks
+    from pvf.shown import risks_shown
     from pvf.words import load_words
 
     reports, folders = {}, {}
@@ -206,7 +207,7 @@ def pvf(settings: PvfSettings) -> None:
     for preferences, folder in _scored(settings):
         reports[preferences.model] = _report(preferences, settings, weights, folder)
         folders[preferences.model] = folder
-    output(reports, folders, settings.top).print(settings)
+    risks_shown(reports, folders, top=settings.top).print(settings)
 
 
 @app.command()
@@ -241,6 +242,7 @@ def score(settings: ScoreSettings) -> None:
 def risk(settings: RiskSettings) -> None:
     """Compute the risks of saved preferences, without the model."""
     from pvf.preferences import Preferences
+    from pvf.shown import risks_shown
 
     reports, folders = {}, {}
     for run in settings.runs:
@@ -249,7 +251,7 @@ def risk(settings: RiskSettings) -> None:
         folders[name] = settings.folder(run)
         weights = _weights(settings, preferences.x)
         reports[name] = _report(preferences, settings, weights, folders[name])
-    output(reports, folders, settings.top).print(settings)
+    risks_shown(reports, folders, top=settings.top).print(settings)
 
 
 @app.command()
@@ -276,7 +278,7 @@ def social(settings: SocialSettings) -> None:
     columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
     title = f"{settings.response} of each x on its factors"
     Output(
-        shown=[table_of(table[columns], title)],
+        shown=[TableSpec.of(table[columns], title)],
         values={"regressions": table},
         rows=table,
         folder=folder,
@@ -454,88 +456,3 @@ def _report(
             overwrite=settings.overwrite,
         )
     return report
-
-
-# -- what is printed -------------------------------------------------------------------------------
-
-
-def saved(report: RiskReport, folder: Path, top: int) -> Output:
-    """The output of a finished run."""
-    return output({report.model: report}, {report.model: folder}, top)
-
-
-def output(reports: dict[str, RiskReport], folders: dict[str, Path], top: int) -> Output:
-    """One table for all models, then the extremes and controls of each."""
-    from pvf.report import comparison, risk_finding
-
-    table = comparison(reports)
-    found = {
-        name: risk_finding(report).then(
-            f"tdabias pvf plot {quote(str(folders[name]))}", report_of(folders[name])
-        )
-        for name, report in reports.items()
-    }
-    shown: list[Finding | Table | str] = [
-        *found.values(),
-        risk_table(table, next(iter(reports.values()))),
-    ]
-    for name, report in reports.items():
-        shown.append(extremes_table(report, top))
-        shown.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
-    models = {
-        name: {
-            "folder": folders[name],
-            "finding": found[name],
-            "model": report.preferences.record.model,
-            "controls": report.controls,
-            "x": report.by_x,
-        }
-        for name, report in reports.items()
-    }
-    return Output(shown=shown, values={"summary": table, "models": models}, rows=table)
-
-
-def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
-    """R, R_p and R_v of every model, with intervals, above the reference models."""
-    config, n = report.config, report.controls
-    title = (
-        f"{' / '.join(n['classes'])} · {report.words} x, "
-        f"{counted(n['templates'], 'template')} · "
-        f"{config.confidence:.0%} intervals over both"
-    )
-    columns: Columns = [
-        ("model", lambda row: short_name(row["name"])),
-        ("R", lambda row: _risk(row, "R")),
-        ("R_p prejudice", lambda row: _risk(row, "R_p")),
-        ("R_v volatility", lambda row: _risk(row, "R_v")),
-    ]
-    shown = rows_table(title, table, columns)
-    for line, kind in zip(shown.rows, table["row"], strict=True):
-        line.style = None if kind == "measured" else "dim"
-    return shown
-
-
-def _risk(row: Row, quantity: str) -> str:
-    low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
-    interval = f"\n{low:.3f} to {high:.3f}" if low is not None and low == low else ""
-    return f"{row[quantity]:.4f}{interval}"
-
-
-def extremes_table(report: RiskReport, top: int) -> Table:
-    """The x of weight that lean most to each side (two classes), or have the largest risk."""
-    classes = report.preferences.classes
-    columns = ["x", "r", "r_p", "r_v", *(f"s_{label}" for label in classes), "union_mass"]
-    if len(classes) == 2:
-        ordered = report.of_weight.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
-        middle = len(ordered) > 2 * top
-        import pandas as pd
-
-        chosen = pd.concat([ordered.head(top), ordered.tail(top)]) if middle else ordered
-        title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
-    else:
-        columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
-        s = report.of_weight[[f"s_{label}" for label in classes]].max(axis=1)
-        ordered = report.of_weight.assign(s=s)
-        chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
-        title = f"{report.model} · words with the largest risk"
-    return table_of(chosen[columns], title)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from tda_bias.show.output import Output
 from tda_bias.show.page import Audited, Section, audit_html, page_html
 from tda_bias.show.text import Finding, counted
 from tda_bias.store.files import write_text
@@ -18,7 +19,6 @@ from tda_bias.store.run import Run, open_run, refuse_file_of_a_run, with_parts
 from tda_bias.types import MAX_COUNT, InputError
 
 from .options import Positional, command, command_line
-from .output import Output
 from .settings import OutputSettings
 
 
@@ -103,11 +103,10 @@ def _findings(run: Run) -> list[tuple[str, Finding]]:
     """The findings of a run, as its command prints them, with what each is about."""
     if run.command == "heads":
         from tda_bias.heads.result import HeadBias
-
-        from . import heads
+        from tda_bias.heads.shown import finding
 
         result = run.load(HeadBias.load)
-        return [(name, heads.finding(result, run.folder, name)) for name in result.categories]
+        return [(name, finding(result, run.folder, name)) for name in result.categories]
 
     return [("", part) for part in _printed(run) if isinstance(part, Finding)]
 
@@ -186,51 +185,60 @@ def show(settings: ShowSettings) -> None:
 
 def printed(run: Run, *, top: int = 10) -> Output:
     """Output of a run of one of ``PRINTED``; of a ranking the first ``top`` rows."""
-    loader, printer = PRINTED[run.command]
+    loader, shower = PRINTED[run.command]
     if run.command == "compare":
-        loader, printer = _COMPARED.get(getattr(run.record, "compares", ""), (loader, printer))
-    result = _named(loader)
-    result = run.load(getattr(result, "load", result))
-    rows = [top] if run.command in _RANKED else []
-    made: Output = _named(printer, package=__package__)(result, run.folder, *rows)
-    return made
+        loader, shower = _COMPARED.get(getattr(run.record, "compares", ""), (loader, shower))
+    reader = _named(loader)
+    result = run.load(getattr(reader, "load", reader))
+    output: Output = _named(shower)(result, run.folder, top=top)
+    return output
 
 
-def _named(place: str, package: str | None = None) -> Any:
+def _named(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_module(f".{module}" if package else module, package), name)
+    return getattr(import_module(module), name)
 
 
-# What loads a run of a command, and what prints it.
+# What loads a run of a command, and what shows it.
 PRINTED = {
-    "heads": ("tda_bias.heads.result:HeadBias", "heads:output"),
-    "pvf": ("pvf.report:load_report", "pvf:saved"),
-    "unqover": ("unqover.answers:Answers", "unqover:saved"),
-    "ablate": ("tda_bias.ablation.study:AblationStudy", "ablate:output"),
-    "ablate curve": ("tda_bias.ablation.prune_curve:PruneCurve", "ablate:curve_output"),
-    "stereoset": ("tda_bias.scores.stereoset_scores:StereoSetScores", "stereoset:output"),
+    "heads": ("tda_bias.heads.result:HeadBias", "tda_bias.heads.shown:shown"),
+    "pvf": ("pvf.report:load_report", "pvf.shown:shown"),
+    "unqover": ("unqover.answers:Answers", "unqover.shown:answers_shown"),
+    "ablate": ("tda_bias.ablation.study:AblationStudy", "tda_bias.ablation.shown:shown"),
+    "ablate curve": (
+        "tda_bias.ablation.prune_curve:PruneCurve",
+        "tda_bias.ablation.shown:curve_shown",
+    ),
+    "stereoset": (
+        "tda_bias.scores.stereoset_scores:StereoSetScores",
+        "tda_bias.scores.shown:shown",
+    ),
     "stereoset intrasentence": (
         "tda_bias.scores.stereoset_scores:SentenceScores",
-        "stereoset:sentences_output",
+        "tda_bias.scores.shown:sentences_shown",
     ),
-    "crossref": ("tda_bias.crossref.crossref:CrossReference", "crossref:target_output"),
+    "crossref": ("tda_bias.crossref.crossref:CrossReference", "tda_bias.crossref.shown:shown"),
     "crossref items": (
         "tda_bias.crossref.item_crossref:ItemCrossReference",
-        "crossref:item_output",
+        "tda_bias.crossref.shown:items_shown",
     ),
     "crossref published": (
         "tda_bias.paper.rankings:PublishedAgreement",
-        "crossref:published_output",
+        "tda_bias.paper.shown:shown",
     ),
-    "debias": ("tda_bias.debias.run_debias:DebiasRun", "debias:output"),
-    "pairs": ("tda_bias.scores.pair_scores:PairSetScores", "pairs:output"),
-    "confirm": ("tda_bias.store.run:open_run", "confirm:saved"),
-    "compare": ("tda_bias.comparison.models:ModelComparison", "compare:output"),
+    "debias": ("tda_bias.debias.run_debias:DebiasRun", "tda_bias.debias.shown:shown"),
+    "pairs": ("tda_bias.scores.pair_scores:PairSetScores", "tda_bias.scores.pairs_shown:shown"),
+    "confirm": ("tda_bias.store.run:open_run", "tda_bias.heads.confirmation_shown:shown"),
+    "compare": ("tda_bias.comparison.models:ModelComparison", "tda_bias.comparison.shown:shown"),
 }
 # Comparisons of two runs, by what they compare.
 _COMPARED = {
-    "heads": ("tda_bias.comparison.head_maps:HeadsComparison", "compare:heads_output"),
-    "beta": ("tda_bias.comparison.beta_agreement:BetaAgreement", "compare:beta_output"),
+    "heads": (
+        "tda_bias.comparison.head_maps:HeadsComparison",
+        "tda_bias.comparison.shown:heads_shown",
+    ),
+    "beta": (
+        "tda_bias.comparison.beta_agreement:BetaAgreement",
+        "tda_bias.comparison.shown:beta_shown",
+    ),
 }
-# Commands that print the first rows of a ranking.
-_RANKED = ("heads", "pvf", "unqover")

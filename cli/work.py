@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tda_bias.models.processes import Processes, joined
+from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
 from tda_bias.store.files import locked, prepare_folder
@@ -21,7 +22,7 @@ from tda_bias.store.run import refuse_other_run
 from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model
-from .output import Moved, progress_bar, say
+from .output import Moved, progress_bar
 from .settings import KeptRunSettings, RunSettings, SharedRunSettings
 
 if TYPE_CHECKING:

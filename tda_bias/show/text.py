@@ -149,6 +149,13 @@ def data_remarks(data: DataRecord | None) -> list[str]:
     return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
 
 
+def rounded_lines(precision: str) -> list[str]:
+    """Remark on numbers that come from rounded matrix products."""
+    if precision == "float32":
+        return []
+    return [f"Matrix products were computed in {precision}: numbers are rounded."]
+
+
 @cache
 def english() -> inflect.engine:
     """Rules of English: plurals, numbers as words, articles."""

@@ -1,0 +1,91 @@
+"""What a command prints: its finding in four labelled parts, then tables; or JSON, or CSV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
+
+from tda_bias.show.table import TableSpec
+from tda_bias.show.terminal import print_lines, print_table
+from tda_bias.show.text import Finding
+from tda_bias.store.files import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Speaking(Protocol):
+    """How a command is told to speak."""
+
+    @property
+    def format(self) -> str:
+        """Table, JSON or CSV."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no table is printed."""
+
+    @property
+    def verbose(self) -> bool:
+        """Whether a finding is printed with its details."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result in every format."""
+
+    # Printed after the finding; where there is one for each category or model, those too.
+    shown: Sequence[Finding | TableSpec | str]
+    values: Mapping[str, Any]  # for JSON; tables, records and findings as they are
+    rows: pd.DataFrame  # the main table, for CSV
+    finding: Finding | None = None
+    folder: Path | None = None
+    files: str = ""  # names of the most important ones in the folder
+
+    @property
+    def parts(self) -> list[Finding | TableSpec | str]:
+        """Everything that is printed but where the files are."""
+        return [*([self.finding] if self.finding is not None else []), *self.shown]
+
+    def print(self, how: Speaking) -> None:
+        """Print it as ``how`` says; nothing else goes to standard output."""
+        if how.format == "json":
+            about = {"folder": self.folder, "finding": self.finding}
+            given = {name: value for name, value in about.items() if value is not None}
+            values = plain(_as_json({**given, **self.values}))
+            print(json.dumps(values, indent=2, allow_nan=False), flush=True)
+        elif how.format == "csv":
+            print(self.rows.to_csv(index=False), end="", flush=True)
+        elif not how.quiet:
+            self._print_parts(verbose=how.verbose)
+
+    def _print_parts(self, *, verbose: bool) -> None:
+        for part in self.parts:
+            if isinstance(part, TableSpec):
+                print_table(part)
+            elif isinstance(part, Finding):
+                print_lines(*part.lines(verbose=verbose))
+            else:
+                print_lines(part)
+        if self.files:
+            print_lines(f"Files: {self.folder}/ ({self.files})")
+
+
+def _as_json(value: Any) -> Any:
+    """Tables as lists of rows, records and findings as mappings."""
+    if isinstance(value, Finding):
+        return value.as_values()
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    if hasattr(value, "to_dict"):  # a data frame, without importing pandas
+        return value.to_dict("records")
+    return value
