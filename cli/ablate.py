@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -11,17 +12,18 @@ from tda_bias.config import BatchOption, SeedOption
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
-from tda_bias.twins import Twins
-from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy, Triple
+from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy
 
 from .loading import (
+    Texts,
     category_of,
     model_of,
     reach_hub_for,
     refuse_other_weights,
     triples_of_run,
 )
-from .options import Positional, command
+from .options import Positional
+from .run import Work
 from .settings import (
     DeviceOption,
     LimitOption,
@@ -31,7 +33,6 @@ from .settings import (
     TextOption,
     TwinsOption,
 )
-from .work import Work, working
 
 if TYPE_CHECKING:
     from tda_bias.ablation.ablator import Ablator
@@ -127,139 +128,126 @@ class AblateSettings(
         return self
 
     @property
+    def form(self) -> str:
+        """Which of the command's runs is meant."""
+        return "ablate curve" if self.curve else "ablate"
+
+    @property
     def folder(self) -> Path:
         """Folder of the files."""
-        return self.out or self.run / ("ablate-curve" if self.curve else "ablate")
+        return self.out or self.run / self.form.replace(" ", "-")
 
 
-@command(AblateSettings)
-def ablate(settings: AblateSettings) -> None:
-    """Ablate the top heads of a run, and compare with ablating random heads."""
-    from tda_bias.ablation.shown import curve_shown, shown
+@dataclass(frozen=True)
+class Asked:
+    """The run whose heads are ablated, one of its categories, and the texts."""
+
+    heads: HeadBias
+    category: str
+    texts: Texts
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What finished parts depend on of the run."""
+        weights = self.heads.record.model.weights
+        return {"weights": weights, "category": self.category, "rank_by": self.heads.rank_by}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the record says of the twins."""
+        twins = self.texts.twins
+        return {"twins": None if twins is None else twins.record()}
+
+
+def asked(settings: AblateSettings) -> Asked:
+    """The run, and the texts that it read or that are given."""
     from tda_bias.heads.result import HeadBias
 
     heads = HeadBias.load(settings.run)
     category = category_of(heads, settings.category)
-    texts = triples_of_run(heads.record, category, settings)
-    triples, twins = texts.items, texts.twins
     if settings.curve:
-        curve = _curve(settings, heads, category, triples, twins)
-        curve_shown(curve, settings.folder).print(settings)
-    else:
-        study = _study(settings, heads, category, triples, twins)
-        shown(study, settings.folder).print(settings)
+        reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
+    return Asked(heads, category, triples_of_run(heads.record, category, settings))
 
 
-def _ablator(
-    settings: AblateSettings,
-    heads: HeadBias,
-    triples: list[Triple],
-    twins: Twins | None,
-    work: Work,
-) -> Ablator:
+def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     """The run's model on the triples and their twins."""
     from tda_bias.ablation.ablator import Ablator
 
     # Without hooks on every part it is faster, and heads are ablated at the projections anyway.
-    about = heads.record.model
-    model = work.model(model_of(heads.record, settings.model), dtype=about.dtype)
-    refuse_other_weights(model, heads.record)
+    record, texts = asked.heads.record, asked.texts
+    model = work.model(model_of(record, settings.model), dtype=record.model.dtype)
+    refuse_other_weights(model, record)
     return Ablator(
         model,
-        triples,
-        twins=[twins.of(triple) for triple in triples] if twins is not None else (),
+        texts.items,
+        twins=[texts.twins.of(triple) for triple in texts.items] if texts.twins is not None else (),
         ablation=settings.ablation,
         batch_size=settings.batch_size,
         precision=settings.precision,
     )
 
 
-def _study(
-    settings: AblateSettings,
-    heads: HeadBias,
-    category: str,
-    triples: list[Triple],
-    twins: Twins | None,
-) -> AblationStudy:
+def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
     """Remove the top heads one by one and together, and random ones."""
-    with working(settings, "ablate", settings.folder, kept="batches") as work:
-        ablator = _ablator(settings, heads, triples, twins, work)
+    ablator = _ablator(settings, asked, work)
 
-        from tda_bias.ablation.study import ablation_study
-        from tda_bias.plots.behaviour import ablation_figure
+    from tda_bias.ablation.study import ablation_study
+    from tda_bias.plots.behaviour import ablation_figure
 
-        layout = {"batch_size": settings.batch_size}  # parts are batches
-        with work.progress(f"{heads.record.model.name} · {category}", "tokens") as progress:
-            study = ablation_study(
-                ablator,
-                heads,
-                category=category,
-                top=settings.top,
-                n_random=settings.n_random,
-                n_resamples=settings.n_permutations,
-                seed=settings.seed,
-                cache=work.cache({**_of(heads, category), **identity(settings), **layout}),
-                progress=progress,
-            )
-        study = study.with_record(
-            run=str(settings.run),
-            settings=settings.recorded(),
-            twins=None if twins is None else twins.record(),
+    layout = {"batch_size": settings.batch_size}  # parts are batches
+    title = f"{asked.heads.record.model.name} · {asked.category}"
+    with work.progress(title, "tokens") as progress:
+        result = ablation_study(
+            ablator,
+            asked.heads,
+            category=asked.category,
+            top=settings.top,
+            n_random=settings.n_random,
+            n_resamples=settings.n_permutations,
+            seed=settings.seed,
+            cache=work.cache({**asked.identity, **identity(settings), **layout}),
+            progress=progress,
         )
-        study.save(settings.folder, figures={"effects": ablation_figure(study)})
-    return study
+    figures = {"effects": ablation_figure(result)}
+    return work.saved(result, figures=figures, run=str(settings.run), **asked.about)
 
 
-def _of(heads: HeadBias, category: str) -> dict[str, Any]:
-    """Settings of the ranking run that finished parts depend on."""
-    about = {"weights": heads.record.model.weights, "category": category}
-    return {**about, "rank_by": heads.rank_by}
-
-
-def _curve(
-    settings: AblateSettings,
-    heads: HeadBias,
-    category: str,
-    triples: list[Triple],
-    twins: Twins | None,
-) -> PruneCurve:
+def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
     """Remove more and more heads by rankings, and by random orders."""
     from tda_bias.ablation.prune_curve import named_rankings, prune_curve, split_targets
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.scores.perplexity import text_windows
     from tda_bias.show.figures import print_style
 
-    reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     with given_as("text"):
         text = load_neutral_text(settings.text)
-    choosing, _ = split_targets(triples, seed=settings.seed)
-    with working(settings, "ablate curve", settings.folder, kept="steps") as work:
-        ablator = _ablator(settings, heads, triples, twins, work)
-        model = ablator.model
-        windows = text_windows(
-            model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
+    choosing, _ = split_targets(asked.texts.items, seed=settings.seed)
+    ablator = _ablator(settings, asked, work)
+    model, category = ablator.model, asked.category
+    windows = text_windows(
+        model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
+    )
+    names = settings.rank_by.split(",")
+    with work.progress(f"{model.name} · {category}", "tokens") as progress:
+        result = prune_curve(
+            ablator,
+            named_rankings(names, asked.heads, category, ablator, choosing),
+            windows,
+            choosing=choosing,
+            n_random=settings.n_random,
+            most=settings.most,
+            seed=settings.seed,
+            cache=work.cache({**asked.identity, **identity(settings)}),
+            progress=progress,
         )
-        names = settings.rank_by.split(",")
-        with work.progress(f"{model.name} · {category}", "tokens") as progress:
-            curve = prune_curve(
-                ablator,
-                named_rankings(names, heads, category, ablator, choosing),
-                windows,
-                choosing=choosing,
-                n_random=settings.n_random,
-                most=settings.most,
-                seed=settings.seed,
-                cache=work.cache({**_of(heads, category), **identity(settings)}),
-                progress=progress,
-            )
-        about = {"source": text.source, "revision": text.revision}
-        curve = curve.with_record(
+    of_text = {"source": text.source, "revision": text.revision}
+    with print_style():
+        return work.saved(
+            result,
+            figures={"prune_curve": plot_prune_curve(result.curve)},
             run=str(settings.run),
             category=category,
-            windows=curve.record.windows | about,
-            twins=None if twins is None else twins.record(),
-            settings=settings.recorded(),
+            windows=result.record.windows | of_text,
+            **asked.about,
         )
-        with print_style():
-            curve.save(settings.folder, figures={"prune_curve": plot_prune_curve(curve.curve)})
-    return curve

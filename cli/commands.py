@@ -1,109 +1,327 @@
-"""The commands there are; the module of one is imported when it is asked for."""
+"""The commands there are: the one list from which help, runs, pages and messages are made.
+
+Nothing of a command is imported before it is asked for.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-# Module and function of each command, or module with an ``app`` of several, by its name; and the
-# first sentence of its help, so that the program's own help imports none of them. In the order of
-# the work, a panel of the help each.
-PANELS = {
-    "Measure": {
-        "heads": "Rank heads by how differently they attend to stereotype and anti-stereotype "
-        "texts.",
-        "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT "
-        "score.",
-        "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or "
-        "your own.",
-        "pvf": "Prejudice and volatility in a model's output probabilities.",
-        "unqover": "Ask underspecified questions about pairs of people, and measure whom the model "
-        "picks.",
-    },
-    "Test": {
-        "confirm": "Choose heads on half of the targets and test them on the others, or on other "
-        "data.",
-        "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
-        "ablate": "Ablate the top heads of a run, and compare with ablating random heads.",
-    },
-    "Change": {
-        "edit": "Switch off, damp or average heads for good; the model loads with plain "
-        "transformers.",
-        "debias": "Train chosen heads for less bias, and compare with random heads.",
-        "compare": "Measure two models alike, item by item: what changed, how sure, and at what "
-        "cost.",
-    },
-    "Read": {
-        "report": "Write one page that opens anywhere: findings, map of heads, texts, figures, "
-        "tables.",
-        "show": "Print a finished run again, from its folder and without the model.",
-        "figures": "Draw every figure and table that saved runs allow, ready for print.",
-        "reproduce": "Reproduce the head paper's tables, figures and claims for a model, on one "
-        "page.",
-        "ls": "List models, data, categories and groups that can be used here, or finished runs.",
-    },
-    "Texts": {
-        "twins": "Make the twins of triples: the same texts about the other gender or another "
-        "target.",
-    },
-}
-COMMANDS = {name: text for commands in PANELS.values() for name, text in commands.items()}
+from .spec import Form, Spec
 
-# Commands that stand in the module of another one.
-_MODULES = {"show": "report", "reproduce": "figures"}
-
-# An example of each command, for the end of its help: a command of its page of the docs.
 _HEADS = "--model smollm2-135m --category gender --data starter"
 _RUN = "runs/smollm2-135m/gender"
-EXAMPLES = {
-    "heads": f"tdabias heads {_HEADS} --top 5",
-    "confirm": f"tdabias confirm {_RUN} --top 5 --n-permutations 99",
-    "unqover": "tdabias unqover --model smollm2-135m --class gender --subjects 4 --attributes 6 "
-    "--top 3",
-    "stereoset": f"tdabias stereoset {_HEADS}",
-    "pairs": "tdabias pairs --model smollm2-135m --set winogender --limit 4",
-    "twins": "tdabias twins --category gender --data starter --out twins.jsonl",
-    "pvf": "tdabias pvf --model smollm2-135m --attribute pronouns --top 3",
-    "ablate": f"tdabias ablate {_RUN} --top 2 --limit 2 --out runs/ablation",
-    "edit": "tdabias edit --model smollm2-135m --head L5H3 --head L10H0 --how zero --out edited",
-    "compare": "tdabias compare smollm2-135m without-four --data starter --limit 3 "
-    "--only stereoset --only winogender --out compared",
-    "crossref": "tdabias crossref runs/items/heads runs/items/stereoset --items",
-    "debias": f"tdabias debias {_HEADS} --out runs/smollm2-135m/debias-gender",
-    "reproduce": f"tdabias reproduce {_HEADS} --limit 3 --n-permutations 99",
-    "report": f"tdabias report {_RUN} --out report.html",
-    "figures": f"tdabias figures {_RUN} --as png",
-    "show": f"tdabias show {_RUN} --top 3",
-    "ls": "tdabias ls categories",
+
+# In the order of the work, a panel of the program's help each.
+PANELS = {
+    "Measure": (
+        Spec(
+            "heads",
+            "Rank heads by how differently they attend to stereotype and anti-stereotype texts.",
+            settings=".heads:HeadsSettings",
+            example=f"tdabias heads {_HEADS} --top 5",
+            forms={
+                "heads": Form(
+                    texts=".heads:texts",
+                    compute=".heads:compute",
+                    load="tda_bias.heads.result:HeadBias.load",
+                    shown="tda_bias.heads.shown:shown",
+                    kept="groups",
+                )
+            },
+            instead={"dry_run": ".heads:dry_run"},
+        ),
+        Spec(
+            "stereoset",
+            "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
+            settings=".stereoset:StereoSetSettings",
+            example=f"tdabias stereoset {_HEADS}",
+            forms={
+                "stereoset": Form(
+                    texts=".loading:triples_asked",
+                    compute=".stereoset:triples_scored",
+                    load="tda_bias.scores.stereoset_scores:StereoSetScores.load",
+                    shown="tda_bias.scores.shown:shown",
+                ),
+                "stereoset intrasentence": Form(
+                    texts=".stereoset:sentences",
+                    compute=".stereoset:sentences_scored",
+                    load="tda_bias.scores.stereoset_scores:SentenceScores.load",
+                    shown="tda_bias.scores.shown:sentences_shown",
+                ),
+            },
+        ),
+        Spec(
+            "pairs",
+            "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
+            "own.",
+            settings=".pairs:PairsSettings",
+            example="tdabias pairs --model smollm2-135m --set winogender --limit 4",
+            forms={
+                "pairs": Form(
+                    texts=".pairs:texts",
+                    compute=".pairs:compute",
+                    load="tda_bias.scores.pair_scores:PairSetScores.load",
+                    shown="tda_bias.scores.pairs_shown:shown",
+                )
+            },
+        ),
+        Spec(
+            "pvf",
+            "Prejudice and volatility in a model's output probabilities.\n\n"
+            "With a command (score, risk, mine, social, plot), only that part.",
+            settings=".pvf:PvfSettings",
+            example="tdabias pvf --model smollm2-135m --attribute pronouns --top 3",
+            run=".pvf:pvf",
+            forms={"pvf": Form(load="pvf.report:load_report", shown="pvf.shown:shown")},
+        ),
+        Spec(
+            "unqover",
+            "Ask underspecified questions about pairs of people, and measure whom the model picks.",
+            settings=".unqover:UnqoverSettings",
+            example="tdabias unqover --model smollm2-135m --class gender --subjects 4 "
+            "--attributes 6 --top 3",
+            forms={
+                "unqover": Form(
+                    texts=".unqover:design",
+                    compute=".unqover:compute",
+                    load="unqover.report:load_report",
+                    shown="unqover.shown:shown",
+                )
+            },
+        ),
+    ),
+    "Test": (
+        Spec(
+            "confirm",
+            "Choose heads on half of the targets and test them on the others, or on other data.",
+            settings=".confirm:ConfirmSettings",
+            example=f"tdabias confirm {_RUN} --top 5 --n-permutations 99",
+            forms={
+                "confirm": Form(
+                    compute=".confirm:compute",
+                    load="tda_bias.heads.confirmation:Confirmed.load",
+                    shown="tda_bias.heads.confirmation_shown:shown",
+                )
+            },
+        ),
+        Spec(
+            "crossref",
+            "Correlate, over StereoSet's targets, what heads do with what the model says.",
+            settings=".crossref:CrossrefSettings",
+            example="tdabias crossref runs/items/heads runs/items/stereoset --items",
+            forms={
+                "crossref": Form(
+                    compute=".crossref:by_target",
+                    load="tda_bias.crossref.crossref:CrossReference.load",
+                    shown="tda_bias.crossref.shown:shown",
+                ),
+                "crossref items": Form(
+                    compute=".crossref:by_item",
+                    load="tda_bias.crossref.item_crossref:ItemCrossReference.load",
+                    shown="tda_bias.crossref.shown:items_shown",
+                ),
+                "crossref published": Form(
+                    compute=".crossref:by_published",
+                    load="tda_bias.paper.rankings:PublishedAgreement.load",
+                    shown="tda_bias.paper.shown:shown",
+                ),
+            },
+        ),
+        Spec(
+            "ablate",
+            "Ablate the top heads of a run, and compare with ablating random heads.",
+            settings=".ablate:AblateSettings",
+            example=f"tdabias ablate {_RUN} --top 2 --limit 2 --out runs/ablation",
+            forms={
+                "ablate": Form(
+                    texts=".ablate:asked",
+                    compute=".ablate:study",
+                    load="tda_bias.ablation.study:AblationStudy.load",
+                    shown="tda_bias.ablation.shown:shown",
+                    kept="batches",
+                ),
+                "ablate curve": Form(
+                    texts=".ablate:asked",
+                    compute=".ablate:curve",
+                    load="tda_bias.ablation.prune_curve:PruneCurve.load",
+                    shown="tda_bias.ablation.shown:curve_shown",
+                    kept="steps",
+                ),
+            },
+        ),
+    ),
+    "Change": (
+        Spec(
+            "edit",
+            "Switch off, damp or average heads for good; the model loads with plain transformers.",
+            settings=".edit:EditSettings",
+            example="tdabias edit --model smollm2-135m --head L5H3 --head L10H0 --how zero "
+            "--out edited",
+            run=".edit:edit",
+        ),
+        Spec(
+            "debias",
+            "Train chosen heads for less bias, and compare with random heads.",
+            settings=".debias:DebiasSettings",
+            example=f"tdabias debias {_HEADS} --out runs/smollm2-135m/debias-gender",
+            forms={
+                "debias": Form(
+                    texts=".debias:asked",
+                    compute=".debias:compute",
+                    load="tda_bias.debias.run_debias:DebiasRun.load",
+                    shown="tda_bias.debias.shown:shown",
+                    kept="trainings",
+                )
+            },
+        ),
+        Spec(
+            "compare",
+            "Measure two models alike, item by item: what changed, how sure, and at what cost.",
+            settings=".compare:CompareSettings",
+            example="tdabias compare smollm2-135m without-four --data starter --limit 3 "
+            "--only stereoset --only winogender --out compared",
+            forms={
+                "compare": Form(
+                    compute=".compare:models",
+                    load="tda_bias.comparison.models:ModelComparison.load",
+                    shown="tda_bias.comparison.shown:shown",
+                ),
+                "compare heads": Form(
+                    texts=".compare:runs",
+                    compute=".compare:heads",
+                    load="tda_bias.comparison.head_maps:HeadsComparison.load",
+                    shown="tda_bias.comparison.shown:heads_shown",
+                ),
+                "compare beta": Form(
+                    texts=".compare:runs",
+                    compute=".compare:beta",
+                    load="tda_bias.comparison.beta_agreement:BetaAgreement.load",
+                    shown="tda_bias.comparison.shown:beta_shown",
+                ),
+            },
+        ),
+    ),
+    "Read": (
+        Spec(
+            "report",
+            "Write one page that opens anywhere: findings, map of heads, texts, figures, tables.",
+            settings=".report:ReportSettings",
+            example=f"tdabias report {_RUN} --out report.html",
+            run=".report:report",
+        ),
+        Spec(
+            "show",
+            "Print a finished run again, from its folder and without the model.",
+            settings=".report:ShowSettings",
+            example=f"tdabias show {_RUN} --top 3",
+            run=".report:show",
+        ),
+        Spec(
+            "figures",
+            "Draw every figure and table that saved runs allow, ready for print.",
+            settings=".figures:FiguresSettings",
+            example=f"tdabias figures {_RUN} --as png",
+            run=".figures:figures",
+        ),
+        Spec(
+            "reproduce",
+            "Reproduce the head paper's tables, figures and claims for a model, on one page.",
+            settings=".figures:ReproduceSettings",
+            example=f"tdabias reproduce {_HEADS} --limit 3 --n-permutations 99",
+            run=".figures:reproduce",
+            # What `tdabias heads` prints is no part of it; its configuration files are.
+            file=".heads:HeadsSettings",
+        ),
+        Spec(
+            "ls",
+            "List models, data, categories and groups that can be used here, or finished runs.",
+            settings=".ls:LsSettings",
+            example="tdabias ls categories",
+            run=".ls:ls",
+        ),
+    ),
+    "Texts": (
+        Spec(
+            "twins",
+            "Make the twins of triples: the same texts about the other gender or another target.",
+            settings=".twins:TwinsSettings",
+            example="tdabias twins --category gender --data starter --out twins.jsonl",
+            run=".twins:twins",
+        ),
+    ),
 }
+# Commands inside a command.
+PARTS = (
+    Spec(
+        "pvf score",
+        "Read word probabilities and save them; every later number needs no model.",
+        settings=".pvf:ScoreSettings",
+        run=".pvf:score",
+        file=".pvf:PvfSettings",
+    ),
+    Spec(
+        "pvf risk",
+        "Compute the risks of saved preferences, without the model.",
+        settings=".pvf:RiskSettings",
+        run=".pvf:risk",
+        file=".pvf:PvfSettings",
+    ),
+    Spec(
+        "pvf social",
+        "Regress the risk of each x on factors of yours: pay, education, share of women, ...",
+        settings=".pvf:SocialSettings",
+        run=".pvf:social",
+    ),
+    Spec(
+        "pvf plot",
+        "Draw the figures of one run, or compare several.",
+        settings=".pvf:PlotSettings",
+        run=".pvf:plot",
+    ),
+    Spec(
+        "pvf mine",
+        "Mine context templates from a corpus.",
+        settings=".pvf:MineSettings",
+        run=".pvf:mine",
+        panel="Texts",
+    ),
+)
+SPECS = {spec.name: spec for spec in (*(s for specs in PANELS.values() for s in specs), *PARTS)}
+# Kinds of finished runs, by the command's name in the record.
+FORMS = {name: form for spec in SPECS.values() for name, form in spec.forms.items()}
 
 
 class _Program(TyperGroup):
     """Loads the command that is asked for, and no other."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is asked for, from its module."""
+        """The command that is asked for, with its options."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and loaded(str(name)), rest
 
 
 def loaded(name: str) -> Any:
-    """A command with its options, from the module of its name or the one in ``_MODULES``.
+    """A command with its options; one with commands inside is a group of them."""
+    from .options import function_of
 
-    The module holds a function of that name that ``options.command`` made, or ``app``, a group.
-    """
-    module = import_module(f".{_MODULES.get(name, name)}", __package__)
-    app = getattr(module, "app", None)
-    if app is None:
-        app = typer.Typer(add_completion=False)
-        app.command(name)(getattr(module, name))
+    spec = SPECS[name]
+    parts = [part for part in PARTS if part.name.startswith(f"{name} ")]
+    app = typer.Typer(add_completion=False, invoke_without_command=True)
+    if parts:
+        app.callback(help=spec.help)(function_of(spec))
+        for part in parts:
+            last = part.name.split()[-1]
+            app.command(last, help=part.help, rich_help_panel=part.panel)(function_of(part))
+    else:
+        app.command(name, help=spec.help)(function_of(spec))
     made = typer.main.get_command(app)
-    if name in EXAMPLES:
-        made.epilog = f"[bold]Example[/bold]\n{escape(EXAMPLES[name])}"
+    if spec.example:
+        made.epilog = f"[bold]Example[/bold]\n{escape(spec.example)}"
     return made
 
 
@@ -118,9 +336,9 @@ def program() -> Any:
     app.callback()(_root)
     whole: Any = typer.main.get_command(app)
     whole.commands = {
-        name: TyperCommand(name, help=text, rich_help_panel=panel)
-        for panel, commands in PANELS.items()
-        for name, text in commands.items()
+        spec.name: TyperCommand(spec.name, help=spec.summary, rich_help_panel=panel)
+        for panel, specs in PANELS.items()
+        for spec in specs
     }
     return whole
 

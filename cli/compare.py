@@ -10,7 +10,6 @@ from pydantic import Field
 
 from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.store.identity import Changes
@@ -19,8 +18,9 @@ from tda_bias.store.run import content_hash, open_run
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
-from .loading import language_model, reach_hub_for
-from .options import Positional, command
+from .loading import Texts, language_model, reach_hub_for
+from .options import Positional
+from .run import Work
 from .settings import (
     DtypeOption,
     KeptRunSettings,
@@ -32,9 +32,10 @@ from .settings import (
     folder_name,
     refuse_options,
 )
-from .work import held, working
 
 if TYPE_CHECKING:
+    from tda_bias.comparison.beta_agreement import BetaAgreement
+    from tda_bias.comparison.head_maps import HeadsComparison
     from tda_bias.comparison.models import ModelComparison
 
 # Options that two runs are compared by; those that neither runs nor models are refused for.
@@ -111,6 +112,14 @@ class CompareSettings(
         return self.out or inside / name
 
     @property
+    def form(self) -> str:
+        """Which of the command's runs is meant."""
+        if not self.of_runs:
+            return "compare"
+        of_heads = open_run(self.before).command != "stereoset"
+        return "compare heads" if of_heads else "compare beta"
+
+    @property
     def of_runs(self) -> bool:
         """Finished runs are compared, not models.
 
@@ -136,20 +145,8 @@ class CompareSettings(
         return all(runs)
 
 
-@command(CompareSettings)
-def compare(settings: CompareSettings) -> None:
-    """Measure two models alike, item by item: what changed, how sure, and at what cost."""
-    if settings.of_runs:
-        _compared_runs(settings).print(settings)
-    else:
-        comparison = _compared_models(settings)
-
-        from tda_bias.comparison.shown import shown
-
-        shown(comparison, settings.folder).print(settings)
-
-
-def _compared_models(settings: CompareSettings) -> ModelComparison:
+def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
+    """Measure two models alike."""
     from_hub = (
         comes_from_hub(settings.data)
         or comes_from_hub(settings.sentences, "intrasentence")
@@ -157,74 +154,80 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
         or set_comes_from_hub("blimp", settings.blimp)
         or text_comes_from_hub(settings.text)
     )
-    for name in (settings.before, settings.after, *settings.replicate):
+    names = (settings.before, settings.after, *settings.replicate)
+    for name in names:
         reach_hub_for(name, also=from_hub)
-    with working(settings, "compare", settings.folder) as work:
-        from tda_bias.comparison.battery import battery
-        from tda_bias.comparison.models import compare_models
-        from tda_bias.models.load import read_config
-        from tda_bias.plots.figures import plot_comparison
-        from tda_bias.show.figures import print_style
 
-        names = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
-        options = settings.model_dump(include={"preset", "only", *names, "limit", "seed"})
-        measures, not_measured = battery(**options, groups=settings.group)
-        for lacking in not_measured:
-            say(settings.console, f"Not measured: {lacking.name}: {lacking.reason}")
-        for name in (settings.before, settings.after, *settings.replicate):
-            read_config(name)  # one that is not there is said before another is loaded
-        before = work.model(settings.before)
-        after = language_model(settings.after, settings, settings.console)
-
-        comparison = compare_models(
-            before,
-            after,
-            measures,
-            replicates=[
-                partial(language_model, name, settings, settings.console)
-                for name in settings.replicate
-            ],
-            not_measured=not_measured,
-            n_flips=settings.n_flips,
-            confidence=settings.confidence,
-            seed=settings.seed,
-            batch_size=settings.batch_size,
-            unanswered="refuse" if settings.only else "leave_out",
-            watch=lambda measure, model: work.progress(f"{measure} · {model}", "texts"),
-            cache=work.cache,
-        ).with_record(settings=settings.recorded())
-        with print_style():
-            comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})
-    return comparison
-
-
-def _compared_runs(settings: CompareSettings) -> Output:
-    """Compare two runs of ``heads``, or two of ``stereoset``, and save what is found."""
-    from tda_bias.comparison.beta_agreement import compare_beta
-    from tda_bias.comparison.head_maps import compare_heads
-    from tda_bias.comparison.shown import beta_shown, heads_shown
-    from tda_bias.heads.result import HeadBias
-    from tda_bias.plots.figures import plot_head_comparison
-    from tda_bias.scores.stereoset_scores import StereoSetScores
+    from tda_bias.comparison.battery import battery
+    from tda_bias.comparison.models import compare_models
+    from tda_bias.models.load import read_config
+    from tda_bias.plots.figures import plot_comparison
     from tda_bias.show.figures import print_style
 
-    runs = (settings.before, settings.after)
-    how: dict[str, Any] = {
-        "category": settings.category, "n_resamples": settings.n_flips, "seed": settings.seed
-    }  # fmt: skip
-    of_heads = open_run(settings.before).command != "stereoset"
-    if not of_heads:
+    sources = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
+    options = settings.model_dump(include={"preset", "only", *sources, "limit", "seed"})
+    measures, not_measured = battery(**options, groups=settings.group)
+    for lacking in not_measured:
+        say(settings.console, f"Not measured: {lacking.name}: {lacking.reason}")
+    for name in names:
+        read_config(name)  # one that is not there is said before another is loaded
+    before = work.model(settings.before)
+    after, *replicates = (
+        partial(language_model, name, settings, settings.console) for name in names[1:]
+    )
+    comparison = compare_models(
+        before,
+        after(),
+        measures,
+        replicates=replicates,
+        not_measured=not_measured,
+        n_flips=settings.n_flips,
+        confidence=settings.confidence,
+        seed=settings.seed,
+        batch_size=settings.batch_size,
+        unanswered="refuse" if settings.only else "leave_out",
+        watch=lambda measure, model: work.progress(f"{measure} · {model}", "texts"),
+        cache=work.cache,
+    )
+    with print_style():
+        return work.saved(comparison, figures={"compare": plot_comparison(comparison)})
+
+
+def runs(settings: CompareSettings) -> Texts:
+    """Two runs of ``heads``, or two of ``stereoset``, and what pins their content."""
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.scores.stereoset_scores import StereoSetScores
+
+    kind: Any = HeadBias
+    if settings.form == "compare beta":
         refuse_options(settings, {"rank_by"}, _WITH_MAPS)
-    loaded: list[Any] = [(HeadBias if of_heads else StereoSetScores).load(run) for run in runs]
+        kind = StereoSetScores
+    loaded = [kind.load(run) for run in (settings.before, settings.after)]
     hashes = [str(content_hash(result.record)) for result in loaded]
-    data = DataRecord(source="runs", revision=" ".join(hashes))
-    about: dict[str, Any] = {"settings": settings.recorded(), "runs": runs, "data": data}
-    with held(settings.folder, "compare", settings, data=data):
-        if not of_heads:
-            agreement = compare_beta(*loaded, **how).with_record(**about)
-            agreement.save(settings.folder)
-            return beta_shown(agreement, settings.folder)
-        comparison = compare_heads(*loaded, by=settings.rank_by, **how).with_record(**about)
-        with print_style():
-            comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})
-        return heads_shown(comparison, settings.folder)
+    return Texts(loaded, DataRecord(source="runs", revision=" ".join(hashes)))
+
+
+def heads(settings: CompareSettings, runs: Texts, work: Work) -> HeadsComparison:
+    """Compare the maps of two runs of ``heads``."""
+    from tda_bias.comparison.head_maps import compare_heads
+    from tda_bias.plots.figures import plot_head_comparison
+    from tda_bias.show.figures import print_style
+
+    comparison = compare_heads(*runs.items, by=settings.rank_by, **_drawn(settings))
+    names = (settings.before, settings.after)
+    with print_style():
+        drawn = {"compare": plot_head_comparison(comparison)}
+        return work.saved(comparison, figures=drawn, runs=names)
+
+
+def beta(settings: CompareSettings, runs: Texts, work: Work) -> BetaAgreement:
+    """Compare the target effects of two runs of ``stereoset``."""
+    from tda_bias.comparison.beta_agreement import compare_beta
+
+    agreement = compare_beta(*runs.items, **_drawn(settings))
+    return work.saved(agreement, runs=(settings.before, settings.after))
+
+
+def _drawn(settings: CompareSettings) -> dict[str, Any]:
+    how = {"n_resamples": settings.n_flips, "seed": settings.seed}
+    return {"category": settings.category, **how}

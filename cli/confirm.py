@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,22 +10,21 @@ from pydantic import Field
 
 from tda_bias.config import SeedOption
 from tda_bias.show.next import report_of
-from tda_bias.show.output import Output
-from tda_bias.show.table import TableSpec
 from tda_bias.show.text import Finding
-from tda_bias.store.files import locked
 from tda_bias.store.record import ModelRecord, RunRecord
-from tda_bias.store.run import refuse_run_of_another_command
 from tda_bias.store.settings import validated
 from tda_bias.types import MAX_COUNT, InputError
 
+from .heads import HeadsSettings
 from .loading import category_of, language_model
-from .options import Positional, command
+from .options import Positional
+from .run import Work, finished
 from .settings import DeviceOption, Out, OutputSettings, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.heads.confirmation import Confirmed
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
 
@@ -74,30 +72,27 @@ class ConfirmSettings(SeedOption, OutputSettings):
         return self.out or self.run / "confirm"
 
 
-@command(ConfirmSettings)
-def confirm(settings: ConfirmSettings) -> None:
-    """Choose heads on half of the targets and test them on the others, or on other data."""
-    refuse_run_of_another_command(settings.folder, "confirm")
+def compute(settings: ConfirmSettings, _: None, work: Work) -> Confirmed:
+    """Confirm a run of heads, or a trained model."""
     if settings.pairs is not None:
-        _model(settings, settings.pairs).print(settings)
-        return
+        return _model(settings, settings.pairs, work)
 
     from tda_bias.heads.result import HeadBias
 
     run = HeadBias.load(settings.run)
     category = category_of(run, settings.category)
     if settings.data is not None:
-        _on_other_data(settings, run, category, settings.data).print(settings)
-    else:
-        _on_other_half(settings, run, category).print(settings)
+        return _on_other_data(settings, run, category, settings.data, work)
+    return _on_other_half(settings, run, category, work)
 
 
-def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> Output:
+def _on_other_half(
+    settings: ConfirmSettings, run: HeadBias, category: str, work: Work
+) -> Confirmed:
     """Many splits of the targets."""
     refuse_options(settings, {"twins"}, "is read with --data alone")
 
     from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
-    from tda_bias.heads.confirmation_shown import splits_table
 
     result = confirmation(
         saved_groups(settings.run, run, category),
@@ -108,41 +103,47 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
         n_resamples=settings.n_permutations,
         seed=settings.seed,
     )
+    edges = ", output edges" * (run.record.config.edges == "output")
+    title = (
+        f"{run.record.model.name} · {category} · first {settings.top} heads of half of the "
+        f"targets, on the other half{edges}"
+    )
     apart = ("heads", "record")
     numbers = {name: value for name, value in vars(result).items() if name not in apart}
-    summary = {**numbers, **result.record}
-    table = splits_table(result, run, category, top=settings.top)
+    summary = {**numbers, **result.record, "title": title}
     several = f" --category {quote(category)}" if len(run.categories) > 1 else ""
     next_ = (f"tdabias ablate {quote(str(settings.run))}{several}", report_of(settings.run))
-    found = confirmation_finding(result)
-    return _saved(settings, run.record.model, found, next_, summary, result.heads, [table])
+    found = confirmation_finding(result).then(*next_)
+    return _saved(work, run.record.model, found, summary, result.heads)
 
 
-def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
+def _on_other_data(
+    settings: ConfirmSettings, run: HeadBias, category: str, data: str, work: Work
+) -> Confirmed:
     """The heads of the run, on triples about other targets."""
     others = {"seed", "n_splits", "n_permutations"}
     refuse_options(settings, others, "is that of the run with --data")
 
     from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
-    from tda_bias.heads.confirmation_shown import other_data_table
-
-    from . import heads
 
     refuse_shared_targets(run, category, data)
     of_run = dict(run.record.settings)
     of_run |= settings.model_dump(include=set(OutputSettings.model_fields))
     # What an earlier confirmation left in the folder is written over, as its other files are.
-    of_run |= {"out": settings.folder / "heads", "overwrite": True}
+    of_run |= {"out": settings.folder / "heads", "overwrite": True, "resume": True, "shard": None}
     of_run |= {"data": data, "category": category, "group": (), "limit": None}
     of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
-    other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
+    other = finished("heads", validated(HeadsSettings, of_run), shared=False)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
-    confirmed = int((table["p_holm"] < 0.05).sum())
-    summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
-    found = other_data_finding(table, data)
-    next_ = (report_of(settings.run),)
-    shown = [other_data_table(table, category, data)]
-    return _saved(settings, run.record.model, found, next_, summary, table, shown)
+    summary = {
+        "data": data,
+        "by": settings.rank_by,
+        "top": settings.top,
+        "confirmed": int((table["p_holm"] < 0.05).sum()),
+        "title": f"{category} · chosen in the run, tested on {data}",
+    }
+    found = other_data_finding(table, data).then(report_of(settings.run))
+    return _saved(work, run.record.model, found, summary, table)
 
 
 def _twins(settings: ConfirmSettings, run: HeadBias) -> str:
@@ -156,7 +157,7 @@ def _twins(settings: ConfirmSettings, run: HeadBias) -> str:
     return twins
 
 
-def _model(settings: ConfirmSettings, source: str) -> Output:
+def _model(settings: ConfirmSettings, source: str, work: Work) -> Confirmed:
     """One look at a trained model on targets that its training never saw."""
     others = {"category", "rank_by", "top", "n_splits", "n_permutations", "data", "twins"}
     refuse_options(settings, others, "is about a run of heads, not --pairs")
@@ -187,25 +188,13 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
     note_look(settings.run, source, about["protocol"])
     record = ModelRecord(name=name, weights=about["weights"])
     summary = {**outcome.summary, "protocol": about["protocol"]}
-    return _saved(settings, record, outcome.finding(name), (), summary, outcome.table)
+    return _saved(work, record, outcome.finding(name), summary, outcome.table)
 
 
 def _saved(
-    settings: ConfirmSettings,
-    model: ModelRecord,
-    found: Finding,
-    next_: Sequence[str],
-    summary: dict[str, Any],
-    table: pd.DataFrame,
-    shown: Sequence[TableSpec] = (),
-) -> Output:
-    """The output, once its finding, summary and table are saved."""
-    from tda_bias.heads.confirmation_shown import output
-    from tda_bias.store.result import writing_run
+    work: Work, model: ModelRecord, found: Finding, summary: dict[str, Any], table: pd.DataFrame
+) -> Confirmed:
+    from tda_bias.heads.confirmation import Confirmed
 
-    folder = settings.folder
-    record = RunRecord(command="confirm", model=model, settings=settings.recorded())
-    with locked(folder), writing_run(folder, record) as written:
-        written.table("confirm.csv", table)
-        written.json("summary.json", {**summary, "finding": found.as_values()})
-    return output(found.then(*next_), summary, table, folder, shown)
+    record = RunRecord(command=Confirmed.COMMAND, model=model)
+    return work.saved(Confirmed(table, {**summary, "finding": found.as_values()}, record))

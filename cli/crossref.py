@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from tda_bias.config import SeedOption
-from tda_bias.show.output import Output
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
-from .options import Positional, command
+from .options import Positional
+from .run import Work
 from .settings import Out, RunSettings, folder_name, refuse_options
-from .work import held
+
+if TYPE_CHECKING:
+    from tda_bias.crossref.crossref import CrossReference
+    from tda_bias.crossref.item_crossref import ItemCrossReference
+    from tda_bias.paper.rankings import PublishedAgreement
 
 
 class CrossrefSettings(SeedOption, RunSettings):
@@ -59,6 +63,13 @@ class CrossrefSettings(SeedOption, RunSettings):
     )
 
     @property
+    def form(self) -> str:
+        """Which of the command's runs is meant."""
+        if self.published is not None:
+            return "crossref published"
+        return "crossref items" if self.items else "crossref"
+
+    @property
     def folder(self) -> Path:
         """Folder of the files."""
         by_default = "items" if self.items else "crossref"
@@ -77,80 +88,60 @@ class CrossrefSettings(SeedOption, RunSettings):
         return self.behaviour
 
 
-@command(CrossrefSettings)
-def crossref(settings: CrossrefSettings) -> None:
-    """Correlate, over StereoSet's targets, what heads do with what the model says."""
-    about = {"heads": str(settings.run), "settings": settings.recorded()}
-    if settings.published is not None:
-        output = _by_published(settings, settings.published, about)
-    elif settings.items:
-        output = _by_item(settings, about)
-    else:
-        output = _by_target(settings, about)
-    output.print(settings)
-
-
-def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
+def by_target(settings: CrossrefSettings, _: None, work: Work) -> CrossReference:
     """Over targets: what heads do with what the model says of their words."""
     from tda_bias.crossref.crossref import WordScores, cross_reference
-    from tda_bias.crossref.shown import shown
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.behaviour import targets_figure
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     refuse_options(settings, {"scoring"}, "is read with --items alone")
-    with held(settings.folder, "crossref", settings):
-        scores = StereoSetScores.load(settings.stereoset) if settings.stereoset else None
-        result = cross_reference(
-            HeadBias.load(settings.run),
-            WordScores.load(settings.said),
-            stereoset=scores,
-            by=settings.rank_by,
-            n_resamples=settings.n_permutations,
-            seed=settings.seed,
-        )
-        about["stereoset"] = settings.stereoset and str(settings.stereoset)
-        result = result.with_record(behaviour=str(settings.behaviour), **about)
-        result.save(settings.folder, figures={"targets": targets_figure(result)})
-    return shown(result, settings.folder)
+    scores = StereoSetScores.load(settings.stereoset) if settings.stereoset else None
+    result = cross_reference(
+        HeadBias.load(settings.run),
+        WordScores.load(settings.said),
+        stereoset=scores,
+        by=settings.rank_by,
+        n_resamples=settings.n_permutations,
+        seed=settings.seed,
+    )
+    return work.saved(
+        result,
+        figures={"targets": targets_figure(result)},
+        heads=str(settings.run),
+        behaviour=str(settings.behaviour),
+        stereoset=settings.stereoset and str(settings.stereoset),
+    )
 
 
-def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
+def by_item(settings: CrossrefSettings, _: None, work: Work) -> ItemCrossReference:
     """Over items: what heads do with the preference for the stereotype text."""
-    from tda_bias.crossref.item_crossref import COMMAND, cross_reference_items
-    from tda_bias.crossref.shown import items_shown
+    from tda_bias.crossref.item_crossref import cross_reference_items
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     refuse_options(settings, {"stereoset", "rank_by"}, "is about targets, not --items")
-    with held(settings.folder, COMMAND, settings):
-        result = cross_reference_items(
-            open_run(settings.run, "heads"),
-            StereoSetScores.load(settings.said),
-            scoring=settings.scoring,
-            n_resamples=settings.n_permutations,
-            seed=settings.seed,
-        )
-        result = result.with_record(stereoset=str(settings.behaviour), **about)
-        result.save(settings.folder)
-    return items_shown(result, settings.folder)
+    result = cross_reference_items(
+        open_run(settings.run, "heads"),
+        StereoSetScores.load(settings.said),
+        scoring=settings.scoring,
+        n_resamples=settings.n_permutations,
+        seed=settings.seed,
+    )
+    return work.saved(result, heads=str(settings.run), stereoset=str(settings.behaviour))
 
 
-def _by_published(settings: CrossrefSettings, model: str, about: dict[str, Any]) -> Output:
+def by_published(settings: CrossrefSettings, _: None, work: Work) -> PublishedAgreement:
     """Over heads: the run's map against rankings that others published."""
     from tda_bias.heads.result import HeadBias
-    from tda_bias.paper.rankings import COMMAND, published_agreement
-    from tda_bias.paper.shown import shown
+    from tda_bias.paper.rankings import published_agreement
 
     others = {"behaviour", "stereoset", "items", "scoring"}
     refuse_options(settings, others, "is not read with --published")
-    with held(settings.folder, COMMAND, settings):
-        result = published_agreement(
-            HeadBias.load(settings.run),
-            model,
-            by=settings.rank_by,
-            n_resamples=settings.n_permutations,
-            seed=settings.seed,
-        )
-        result = result.with_record(**about)
-        result.save(settings.folder)
-    return shown(result, settings.folder)
+    result = published_agreement(
+        HeadBias.load(settings.run),
+        str(settings.published),
+        by=settings.rank_by,
+        n_resamples=settings.n_permutations,
+        seed=settings.seed,
+    )
+    return work.saved(result, heads=str(settings.run))

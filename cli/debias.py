@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,18 +14,21 @@ from rich.console import Console
 
 from tda_bias.config import Config
 from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
+from tda_bias.pairs import PairSet
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.store.identity import Changes
-from tda_bias.triples import comes_from_hub
+from tda_bias.store.record import DataRecord
+from tda_bias.triples import Source, comes_from_hub
+from tda_bias.twins import Twins
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
 from .loading import hooked_model, reach_hub_for
-from .options import command
+from .run import Work
 from .settings import DeviceOption, LimitOption, ModelOption, SharedRunSettings, TwinsOption
-from .work import working
 
 if TYPE_CHECKING:
+    from tda_bias.debias.run_debias import DebiasRun
     from tda_bias.models.load import LanguageModel
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
@@ -92,46 +97,46 @@ class DebiasSettings(
         description="folder for the tables, the model and its card"
     )
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the files."""
+        return self.out
 
-@command(DebiasSettings)
-def debias(settings: DebiasSettings) -> None:
-    """Train chosen heads for less bias, and compare with random heads."""
+
+@dataclass(frozen=True)
+class Asked:
+    """What is trained on and measured, read before the model is loaded."""
+
+    source: Source[Triple]
+    record: DataRecord
+    triples: list[Triple]
+    twins: Twins | None
+    pairs: Mapping[str, PairSet]
+    from_file: tuple[list[HeadId], str | None] | None
+
+    @property
+    def twins_of_each(self) -> list[Sequence[Triple]]:
+        """The twins of every triple; none without twins."""
+        twins = self.twins
+        return [twins.of(triple) if twins is not None else () for triple in self.triples]
+
+
+def asked(settings: DebiasSettings) -> Asked:
+    """Read what is given, and make sure that what it needs is installed."""
     of_preset: tuple[str, ...] = PRESETS[settings.preset].get("controls", ())
     controls = of_preset if settings.controls is None else settings.controls
-    reach_hub_for(
-        settings.model,
-        also=comes_from_hub(settings.data) or text_comes_from_hub(settings.text),
-    )
+    from_hub = comes_from_hub(settings.data) or text_comes_from_hub(settings.text)
+    reach_hub_for(settings.model, also=from_hub)
 
     from tda_bias.ablation.head_weights import refuse_untrainable
-    from tda_bias.debias.corpus import (
-        Corpus,
-        domain_texts,
-        neutral_text,
-        other_categories,
-        pair_sets,
-        retention_text,
-        training_source,
-        training_texts,
-    )
-    from tda_bias.debias.experiment import fixed_experiment
+    from tda_bias.debias.corpus import pair_sets, retention_text, training_source, training_texts
     from tda_bias.debias.learners import require_peft
     from tda_bias.debias.peers import require_leace
-    from tda_bias.debias.run_debias import run_debias
-    from tda_bias.debias.shown import shown
-    from tda_bias.debias.texts import TwinTexts
-    from tda_bias.plots.behaviour import plot_conditions
-    from tda_bias.show.figures import print_style
 
-    # What cannot be read is said before the model is loaded.
     from_file = _heads_of_file(settings)
     source = training_source(settings.data)
     triples, twins, left_out = training_texts(
-        source,
-        settings.category,
-        limit=settings.limit,
-        twins=settings.twins,
-        controls=controls,
+        source, settings.category, limit=settings.limit, twins=settings.twins, controls=controls
     )
     if left_out:
         said = f"{left_out} of {left_out + len(triples)} triples have no twin and are left out."
@@ -139,49 +144,57 @@ def debias(settings: DebiasSettings) -> None:
     pairs = pair_sets(settings.pairs, settings.preset)
     if settings.text != "self" and not text_comes_from_hub(settings.text):
         retention_text(settings.text)
-
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
     if "leace" in controls:
         require_leace()
-    with working(settings, "debias", settings.out, kept="trainings") as work:
-        refuse_untrainable(settings.model)
-        model = work.model(settings.model)
-        protocol = _protocol(settings, model, triples, from_file)
-        size, seed = settings.batch_size, settings.seed
-        of_each = [twins.of(triple) if twins is not None else () for triple in triples]
-        others = other_categories(source, settings.category, limit=settings.limit)
-        corpus = Corpus(
-            TwinTexts(model, triples, of_each, batch_size=size),
+    refuse_untrainable(settings.model)
+    return Asked(source, source.record(settings.category), triples, twins, pairs, from_file)
+
+
+def compute(settings: DebiasSettings, asked: Asked, work: Work) -> DebiasRun:
+    """Train, and save the tables and the models."""
+    model = work.model(settings.model)
+
+    from tda_bias.debias.corpus import Corpus, domain_texts, neutral_text, other_categories
+    from tda_bias.debias.experiment import fixed_experiment
+    from tda_bias.debias.run_debias import run_debias
+    from tda_bias.debias.texts import TwinTexts
+    from tda_bias.plots.behaviour import plot_conditions
+    from tda_bias.show.figures import print_style
+
+    protocol = _protocol(settings, model, asked.triples, asked.from_file)
+    size, seed = settings.batch_size, settings.seed
+    others = other_categories(asked.source, settings.category, limit=settings.limit)
+    experiment = fixed_experiment(
+        Corpus(
+            TwinTexts(model, asked.triples, asked.twins_of_each, batch_size=size),
             neutral_text(model, settings.text, seed=seed),
             domain_texts(model, others, n_watch=protocol.watched, batch_size=size, seed=seed),
-            pairs,
+            asked.pairs,
+        ),
+        protocol,
+        work.folder,
+        load_hooked=partial(hooked_model, settings.model, settings, Console(quiet=True)),
+        from_file=asked.from_file,
+        about_twins=None if asked.twins is None else asked.twins.record(),
+        save=settings.save,
+        resume=settings.resume,
+        overwrite=settings.overwrite,
+        team=work.team,
+    )
+    say(settings.console, experiment.in_words(work.team))
+    title = f"{model.name} · {settings.category}"
+    with work.progress(title, "steps") as progress, print_style():
+        return run_debias(
+            experiment,
+            work.folder,
+            category=settings.category,
+            data=asked.record,
+            settings=settings.recorded(),
+            progress=progress,
+            draw=plot_conditions,
         )
-        experiment = fixed_experiment(
-            corpus,
-            protocol,
-            settings.out,
-            load_hooked=partial(hooked_model, settings.model, settings, Console(quiet=True)),
-            from_file=from_file,
-            about_twins=None if twins is None else twins.record(),
-            save=settings.save,
-            resume=settings.resume,
-            overwrite=settings.overwrite,
-            team=work.team,
-        )
-        say(settings.console, experiment.in_words(work.team))
-        title = f"{model.name} · {settings.category}"
-        with work.progress(title, "steps") as progress, print_style():
-            run = run_debias(
-                experiment,
-                settings.out,
-                category=settings.category,
-                data=source.record(settings.category),
-                settings=settings.recorded(),
-                progress=progress,
-                draw=plot_conditions,
-            )
-    shown(run, settings.out).print(settings)
 
 
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] | None:

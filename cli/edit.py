@@ -28,7 +28,7 @@ from .loading import (
     reach_hub_for,
     refuse_other_weights,
 )
-from .options import Positional, command, command_line
+from .options import Positional, command_line
 from .settings import DeviceOption, OutputSettings, Several, refuse_options
 
 if TYPE_CHECKING:
@@ -101,11 +101,9 @@ class EditSettings(BatchOption, DeviceOption, OutputSettings):
         return value
 
 
-@command(EditSettings)
-def edit(settings: EditSettings) -> None:
-    """Switch off, damp or average heads for good; the model loads with plain transformers."""
-    shown = _slices(settings) if settings.as_ == "slices" else _model(settings)
-    shown.print(settings)
+def edit(settings: EditSettings) -> Output:
+    """Edit the heads that are asked for."""
+    return _slices(settings) if settings.as_ == "slices" else _model(settings)
 
 
 def _model(settings: EditSettings) -> Output:

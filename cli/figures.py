@@ -15,9 +15,9 @@ from tda_bias.show.text import counted
 from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.types import InputError, PValue, RankBy
 
-from . import heads
 from .heads import HeadsSettings
-from .options import Positional, command, command_line
+from .options import Positional, command_line
+from .run import finished
 from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ class FiguresSettings(OutputSettings):
     )
 
 
-@command(FiguresSettings)
-def figures(settings: FiguresSettings) -> None:
-    """Draw every figure and table that saved runs allow, ready for print."""
+def figures(settings: FiguresSettings) -> Output:
+    """Draw every figure and table that saved runs allow."""
     import pandas as pd
 
     from pvf.papers import write_risk_tables
@@ -74,7 +73,7 @@ def figures(settings: FiguresSettings) -> None:
     for line in lacking:
         say(settings.console, f"Not drawn: {line}")
     number = f"{counted(len(written), 'figure')} ({', '.join(formats)})"
-    Output(
+    return Output(
         shown=[
             *(f"{row['figure']}: {row['title']}" for row in written),
             f"{number}, {counted(tables, 'table')}. Files: {out}/",
@@ -86,7 +85,7 @@ def figures(settings: FiguresSettings) -> None:
             "not_drawn": lacking,
         },
         rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
-    ).print(settings)
+    )
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -121,12 +120,10 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
         return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
 
 
-# What `tdabias heads` prints is no part of this command; its configuration files are.
-@command(ReproduceSettings, file=HeadsSettings)
-def reproduce(settings: ReproduceSettings) -> None:
-    """Reproduce the head paper's tables, figures and claims for a model, on one page."""
+def reproduce(settings: ReproduceSettings) -> Output:
+    """Run the heads as the paper did, and write the page."""
     start = time.perf_counter()
-    heads.compute(settings.heads(), shared=False)
+    finished("heads", settings.heads(), shared=False)
 
     import pandas as pd
 
@@ -139,8 +136,8 @@ def reproduce(settings: ReproduceSettings) -> None:
     with settings.console.status("drawing"):
         pictures = write_page(run, settings.folder, catalogue(), command=typed, started=start)
     written = settings.folder / "README.md"
-    Output(
+    return Output(
         shown=[survivors_line(result), f"Page: {written}"],
         values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
         rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
-    ).print(settings)
+    )

@@ -13,16 +13,14 @@ from tda_bias.pairs import SETS, pair_triples
 from tda_bias.show.output import Output
 from tda_bias.show.table import TableSpec
 from tda_bias.show.text import counted
-from tda_bias.store.cache import launched
 from tda_bias.store.identity import Changes
-from tda_bias.store.record import DataRecord
 from tda_bias.twins import Twins, comparable_placebos
 from tda_bias.types import MAX_COUNT, InputError, ShareDone, Triple
 
-from .loading import hooked_model, pairs_of, triples_asked
-from .options import command, part_of
+from .loading import Texts, hooked_model, pairs_of, triples_asked
+from .options import part_of
+from .run import Work, stage
 from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
-from .work import Work, stage, working
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
@@ -88,57 +86,48 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
         return self.out or Path("runs") / folder_name(self.model) / self.named
 
 
-@command(HeadsSettings)
-def heads(settings: HeadsSettings) -> None:
-    """Rank heads by how differently they attend to stereotype and anti-stereotype texts."""
-    if settings.dry_run:
-        if launched()[0] == 0:
-            dry_run(settings).print(settings)
-        return
-    result = compute(settings)
+def texts(settings: HeadsSettings) -> Texts:
+    """Texts to compare: triples and their twins, or pairs; and their source."""
+    if settings.pairs is None:
+        return triples_asked(settings)
+    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
+        raise InputError(
+            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
+        )
+    data = settings.data if "data" in settings.model_fields_set else None
+    pairs = pairs_of(settings, settings.pairs, data)
+    return Texts(pair_triples(pairs), pairs.record)
 
-    from tda_bias.heads.shown import shown
 
-    shown(result, settings.folder, top=settings.top).print(settings)
-
-
-def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
-    """Load the texts and the model, run, and save; processes of a launcher may share the groups.
-
-    Raises:
-        InputError: on anything that cannot be used, before the model is run where possible.
-        ShareDone: where another process gathers.
-    """
-    triples, twins, data = texts_of(settings)
+def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
+    """The run, and in folders inside it the controls that are asked for."""
     placebo = None
     if settings.placebo != "none":
-        if twins is None:
+        if texts.twins is None:
             raise InputError("`placebo` is compared with twins, and this run has none")
-        with_twins = [triple for triple in triples if twins.of(triple)]
+        with_twins = [triple for triple in texts.items if texts.twins.of(triple)]
         placebo = comparable_placebos(with_twins, settings.placebo)
+    model, folder = work.hooked_model(settings.model), work.folder
 
     from tda_bias.heads.controls import PLACEBO, UNTRAINED
-    from tda_bias.heads.result import HeadBias
     from tda_bias.models.hooked import initialised
 
-    folder, done = settings.folder, list[ShareDone]()
-    with working(settings, "heads", folder, data=data, kept="groups", shared=shared) as work:
-        model = work.hooked_model(settings.model)
+    def runs() -> Iterator[tuple[Path, LoadedModel, list[Triple], Twins | None]]:
+        yield folder, model, texts.items, texts.twins
+        if placebo is not None:
+            yield folder / PLACEBO.format(settings.placebo), model, *placebo
+        if settings.untrained:
+            untrained = initialised(model, seed=settings.seed)
+            yield folder / UNTRAINED, untrained, texts.items, texts.twins
 
-        def runs() -> Iterator[tuple[Path, LoadedModel, list[Triple], Twins | None]]:
-            yield folder, model, triples, twins
-            if placebo is not None:
-                yield folder / PLACEBO.format(settings.placebo), model, *placebo
-            if settings.untrained:
-                yield folder / UNTRAINED, initialised(model, seed=settings.seed), triples, twins
-
-        for where, reader, texts, their_twins in runs():
-            work.folder, work.kept = where, where / "groups"
-            with stage(done):
-                _computed(settings, work, reader, texts, their_twins, data)
+    results, done = list[HeadBias](), list[ShareDone]()
+    for where, reader, triples, twins in runs():
+        inside = work.inside(where, kept="groups")
+        with stage(done):
+            results.append(_computed(settings, inside, reader, triples, twins))
     if done:
         raise done[-1]
-    return HeadBias.load(folder)
+    return results[0]
 
 
 def _computed(
@@ -147,13 +136,13 @@ def _computed(
     model: LoadedModel,
     triples: list[Triple],
     twins: Twins | None,
-    data: DataRecord,
 ) -> HeadBias:
-    """The result of a model, saved in the folder of the work."""
+    """The result of a model, saved with the patterns that `tdabias report` shows."""
     from tda_bias.heads.head_bias import head_bias
     from tda_bias.heads.items import example_pattern, kept_patterns
 
-    with work.progress(f"{model.name} · {settings.named}", "texts") as progress:
+    title = f"{model.name} · {settings.named}"
+    with work.progress(title, "texts") as progress:
         result = head_bias(
             model,
             triples,
@@ -163,35 +152,24 @@ def _computed(
             cache=work.cache,
         )
     wanted = result.texts_to_keep(settings.keep_patterns)
-    kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
-    result = result.with_patterns(example_pattern(model), kept)
-    result = result.with_record(settings=settings.recorded(), data=data)
-    result.save(work.folder)
-    return result
-
-
-def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataRecord]:
-    """Texts to compare: triples and their twins, or pairs; and their source."""
-    if settings.pairs is None:
-        texts = triples_asked(settings)
-        return texts.items, texts.twins, texts.record
-
-    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
-        raise InputError(
-            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
+    with work.progress(f"{title} · patterns that are kept", "texts") as progress:
+        kept = kept_patterns(
+            model,
+            wanted,
+            edges=settings.edges,
+            batch_size=settings.batch_size,
+            progress=progress,
         )
-    data = settings.data if "data" in settings.model_fields_set else None
-    pairs = pairs_of(settings, settings.pairs, data)
-    return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
+    return work.saved(result.with_patterns(example_pattern(model), kept))
 
 
 def dry_run(settings: HeadsSettings) -> Output:
     """Counts of triples, twins, texts and tokens per group, from the model's tokenizer."""
     from tda_bias.heads.texts import text_counts, tokenized_groups
 
-    triples, twins, _ = texts_of(settings)
+    read = texts(settings)
     model = hooked_model(settings.model, settings, settings.console)
-    groups, left_out = tokenized_groups(model, triples, twins)
+    groups, left_out = tokenized_groups(model, read.items, read.twins)
     rows = text_counts(groups)
     counts = rows[["triples", "twins", "texts", "tokens"]].sum().to_dict()
     counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}

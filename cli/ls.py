@@ -22,7 +22,7 @@ from tda_bias.types import InputError
 from unqover.classes import NAMED
 
 from .loading import use_cache_if_unreachable
-from .options import Positional, command
+from .options import Positional
 from .settings import OutputSettings
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ _HINTS = {
 }
 
 
-@command(LsSettings)
-def ls(settings: LsSettings) -> None:
-    """List models, data, categories and groups that can be used here, or finished runs."""
+def ls(settings: LsSettings) -> Output:
+    """List what is asked for."""
     import pandas as pd
 
     listed: dict[str, Callable[[], pd.DataFrame]] = {
@@ -84,7 +83,7 @@ def ls(settings: LsSettings) -> None:
     rows = pd.concat([table.assign(kind=kind) for kind, table in tables.items()])
     if settings.what:
         rows = rows.drop(columns="kind")
-    Output(shown=shown, values=tables, rows=rows).print(settings)
+    return Output(shown=shown, values=tables, rows=rows)
 
 
 def models() -> pd.DataFrame:

@@ -40,7 +40,9 @@ from tda_bias.store.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
+from .run import perform
 from .settings import SharedRunSettings
+from .spec import Spec, named
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -75,54 +77,44 @@ class Positional:
     """Marks a setting that is given by its place: ``run: Annotated[Path, Positional()]``."""
 
 
-def command(
-    settings: type[Settings], *, file: type[BaseModel] | None = None
-) -> Callable[[Callable[[Settings], None]], Callable[..., None]]:
-    """Make ``def heads(settings: HeadsSettings) -> None`` a command with the class's options.
+def function_of(spec: Spec) -> Callable[..., None]:
+    """Make a command a function for typer, with an option for each field of its settings."""
+    settings = named(spec.settings)
+    file = named(spec.file) if spec.file else None
 
-    Args:
-        settings: The command's settings; descriptions are the help texts.
-        file: Settings of a whole that this command is a part of: a configuration file of the whole
-            serves here too, and what it says of other parts is passed over.
-    """
-
-    def decorated(function: Callable[[Settings], None]) -> Callable[..., None]:
-        def run(context: typer.Context, config: Path | None = None, **given: Any) -> None:
-            flags = {name: value for name, value in given.items() if value not in (None, [])}
-            words = context.command_path.split()[1:]  # without the program's name
-            if context.invoked_subcommand is not None:
-                if flags or config:
-                    name = next(iter(flags), "config").rstrip("_").replace("_", "-")
-                    command = " ".join(["tdabias", *words, context.invoked_subcommand])
-                    raise InputError(f"give --{name} after the command: {command} --...")
+    def run(context: typer.Context, config: Path | None = None, **given: Any) -> None:
+        flags = {name: value for name, value in given.items() if value not in (None, [])}
+        words = context.command_path.split()[1:]  # without the program's name
+        if context.invoked_subcommand is not None:
+            if flags or config:
+                name = next(iter(flags), "config").rstrip("_").replace("_", "-")
+                command = " ".join(["tdabias", *words, context.invoked_subcommand])
+                raise InputError(f"give --{name} after the command: {command} --...")
+            return
+        # Without a name there is nothing that variables could begin with.
+        parts = getattr(context.command, "commands", {})
+        environment = values_of_environment(settings, words, parts=parts) if words else {}
+        chosen = merged(settings, flags, environment=environment, config=config, file=file)
+        if launched()[0]:
+            # The main process alone speaks, and alone runs what is not shared.
+            if not isinstance(chosen, SharedRunSettings):
                 return
-            # Without a name there is nothing that variables could begin with.
-            parts = getattr(context.command, "commands", {})
-            environment = values_of_environment(settings, words, parts=parts) if words else {}
-            chosen = merged(settings, flags, environment=environment, config=config, file=file)
-            if launched()[0]:
-                # The main process alone speaks, and alone runs what is not shared.
-                if not isinstance(chosen, SharedRunSettings):
-                    return
-                chosen = chosen.model_copy(update={"quiet": True})
-            if getattr(chosen, "quiet", False):
-                logging.disable(logging.WARNING)
-            try:
-                function(chosen)
-            finally:
-                logging.disable(logging.NOTSET)
+            chosen = chosen.model_copy(update={"quiet": True})
+        if getattr(chosen, "quiet", False):
+            logging.disable(logging.WARNING)
+        try:
+            perform(spec, chosen).print(chosen)
+        finally:
+            logging.disable(logging.NOTSET)
 
-        parameters = [
-            inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *_parameters(settings),
-        ]
-        run.__name__, run.__doc__ = function.__name__, function.__doc__
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.settings = settings  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
-
-    return decorated
+    parameters = [
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        *_parameters(settings),
+    ]
+    run.__name__, run.__doc__ = spec.name.split()[-1], spec.help
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def merged(
@@ -136,7 +128,7 @@ def merged(
     """Settings from flags, the environment and a file; the first that names a value has it.
 
     Flags are named as fields; ``environment`` is of ``values_of_environment``, ``file`` as in
-    ``command``.
+    ``Spec``.
 
     Raises:
         InputError: on an unknown name, a value that does not fit, or an unreadable file.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from tda_bias.config import BatchOption, ConfidenceOption
 from tda_bias.pairs import SETS
 from tda_bias.store.identity import Changes
-from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError
 
-from .loading import pairs_of
-from .options import command
+from .loading import Texts, pairs_of
+from .run import Work
 from .settings import (
     DtypeOption,
     LimitOption,
@@ -24,7 +23,9 @@ from .settings import (
     SharedRunSettings,
     folder_name,
 )
-from .work import working
+
+if TYPE_CHECKING:
+    from tda_bias.scores.pair_scores import PairSetScores
 
 
 class PairsSettings(
@@ -69,31 +70,30 @@ class PairsSettings(
         return self.out or by_default
 
 
-@command(PairsSettings)
-def pairs(settings: PairsSettings) -> None:
-    """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
+def texts(settings: PairsSettings) -> Texts:
+    """The pairs that are asked for."""
     if settings.set_ not in SETS and not Path(settings.set_).is_file():
         raise InputError(
             f"`set` must be one of {', '.join(SETS)}, or a readable file; got {settings.set_!r}"
         )
     read = pairs_of(settings, settings.set_, settings.data)
-    data = DataRecord(source=read.source, revision=read.revision)
-    with working(settings, "pairs", settings.folder, data=data) as work:
-        model = work.model(settings.model)
+    return Texts(read, read.record)
 
-        from tda_bias.scores.pair_scores import pair_set_scores
-        from tda_bias.scores.pairs_shown import shown
 
-        with work.progress(f"{settings.model} · {read.name}", "pairs") as progress:
-            result = pair_set_scores(
-                model,
-                read,
-                start=settings.start,
-                batch_size=settings.batch_size,
-                confidence=settings.confidence,
-                progress=progress,
-                cache=work.cache,
-            )
-        result = result.with_record(settings=settings.recorded())
-        result.save(settings.folder)
-    shown(result, settings.folder).print(settings)
+def compute(settings: PairsSettings, texts: Texts, work: Work) -> PairSetScores:
+    """Score both texts of every pair."""
+    model = work.model(settings.model)
+
+    from tda_bias.scores.pair_scores import pair_set_scores
+
+    with work.progress(f"{settings.model} · {texts.items.name}", "pairs") as progress:
+        result = pair_set_scores(
+            model,
+            texts.items,
+            start=settings.start,
+            batch_size=settings.batch_size,
+            confidence=settings.confidence,
+            progress=progress,
+            cache=work.cache,
+        )
+    return work.saved(result)

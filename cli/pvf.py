@@ -23,8 +23,9 @@ from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_ano
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
-from .options import Positional, command, part_of
+from .options import Positional, part_of
 from .output import progress_bar
+from .run import interruptible, stage, working
 from .settings import (
     Out,
     OutputSettings,
@@ -34,7 +35,6 @@ from .settings import (
     SharedRunSettings,
     folder_name,
 )
-from .work import interruptible, stage, working
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,20 +180,8 @@ class MineSettings(SeedOption, OutputSettings):
     resume: bool = Field(True, description="go on where an earlier run stopped")
 
 
-app = typer.Typer(
-    help="Prejudice and volatility in a model's output probabilities.",
-    invoke_without_command=True,
-    add_completion=False,
-)
-
-
-@app.callback()
-@command(PvfSettings)
-def pvf(settings: PvfSettings) -> None:
-    """Read a model's preferences and split their risk into prejudice and volatility.
-
-    With a command (score, risk, mine, social, plot), only that part.
-    """
+def pvf(settings: PvfSettings) -> Output:
+    """Read models' preferences and split their risk into prejudice and volatility."""
     from pvf.report import refuse_other_risks
     from pvf.shown import risks_shown
     from pvf.words import load_words
@@ -207,12 +195,10 @@ def pvf(settings: PvfSettings) -> None:
     for preferences, folder in _scored(settings):
         reports[preferences.model] = _report(preferences, settings, weights, folder)
         folders[preferences.model] = folder
-    risks_shown(reports, folders, top=settings.top).print(settings)
+    return risks_shown(reports, folders, top=settings.top)
 
 
-@app.command()
-@command(ScoreSettings, file=PvfSettings)
-def score(settings: ScoreSettings) -> None:
+def score(settings: ScoreSettings) -> Output:
     """Read word probabilities and save them; every later number needs no model."""
     import pandas as pd
 
@@ -233,13 +219,10 @@ def score(settings: ScoreSettings) -> None:
             f"{counted(mass.size, 'prompt')}, "
             f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, run.json)"
         )
-    read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
-    read.print(settings)
+    return Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
 
 
-@app.command()
-@command(RiskSettings, file=PvfSettings)
-def risk(settings: RiskSettings) -> None:
+def risk(settings: RiskSettings) -> Output:
     """Compute the risks of saved preferences, without the model."""
     from pvf.preferences import Preferences
     from pvf.shown import risks_shown
@@ -251,12 +234,10 @@ def risk(settings: RiskSettings) -> None:
         folders[name] = settings.folder(run)
         weights = _weights(settings, preferences.x)
         reports[name] = _report(preferences, settings, weights, folders[name])
-    risks_shown(reports, folders, top=settings.top).print(settings)
+    return risks_shown(reports, folders, top=settings.top)
 
 
-@app.command()
-@command(SocialSettings)
-def social(settings: SocialSettings) -> None:
+def social(settings: SocialSettings) -> Output:
     """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
     from matplotlib.figure import Figure
 
@@ -277,18 +258,16 @@ def social(settings: SocialSettings) -> None:
         write_figure(folder, f"factor{number}", figure)
     columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
     title = f"{settings.response} of each x on its factors"
-    Output(
+    return Output(
         shown=[TableSpec.of(table[columns], title)],
         values={"regressions": table},
         rows=table,
         folder=folder,
         files="regressions.csv, factor1.png, ...",
-    ).print(settings)
+    )
 
 
-@app.command()
-@command(PlotSettings)
-def plot(settings: PlotSettings) -> None:
+def plot(settings: PlotSettings) -> Output:
     """Draw the figures of one run, or compare several."""
     import pandas as pd
 
@@ -304,17 +283,15 @@ def plot(settings: PlotSettings) -> None:
         files = write_figure(settings.out, name, figure)
         rows.append({"figure": name, "files": " ".join(path.name for path in files)})
     named = ", ".join(f"{settings.out}/{name}.png" for name in figures)
-    Output(
+    return Output(
         shown=[f"Files: {named} (and .svg)"],
         values={"figures": list(figures)},
         rows=pd.DataFrame(rows),
         folder=settings.out,
-    ).print(settings)
+    )
 
 
-@app.command(rich_help_panel="Texts")
-@command(MineSettings)
-def mine(settings: MineSettings) -> None:
+def mine(settings: MineSettings) -> Output:
     """Mine context templates from a corpus."""
     from pvf.mining import mined_table
 
@@ -328,11 +305,11 @@ def mine(settings: MineSettings) -> None:
         f"templates with {counted(int(table['count'].sum()), 'sentence')}, of {len(mined.counts)} "
         "candidates."
     )
-    Output(
+    return Output(
         shown=[said, f"Files: {settings.out} (for --templates), {state}"],
         values={"file": str(settings.out), "documents": mined.done},
         rows=table,
-    ).print(settings)
+    )
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
@@ -403,20 +380,19 @@ def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
             if settings.untrained:
                 readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
             for reader, where in readers:
-                preferences = None
-                work.kept = where / "parts"
+                inside, preferences = work.inside(where, kept="parts"), None
                 title = f"{reader.name} · {settings.attribute}"
-                with stage(done), work.progress(title, "rows") as progress:
-                    preferences = score_preferences(
+                with stage(done), inside.progress(title, "rows") as progress:
+                    read = score_preferences(
                         reader,
                         words,
                         templates,
                         classes,
                         config=part_of(settings, ScoreConfig),
                         progress=progress,
-                        cache=work.cache,
-                    ).with_record(settings=settings.recorded())
-                    preferences.save(where)
+                        cache=inside.cache,
+                    )
+                    preferences = inside.saved(read)
                 if preferences is not None:
                     yield preferences, where
     if done:

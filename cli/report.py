@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +17,11 @@ from tda_bias.store.files import write_text
 from tda_bias.store.run import Run, open_run, refuse_file_of_a_run, with_parts
 from tda_bias.types import MAX_COUNT, InputError
 
-from .options import Positional, command, command_line
+from .commands import FORMS, SPECS
+from .options import Positional, command_line
+from .run import shown
 from .settings import OutputSettings
+from .spec import named
 
 
 class ReportSettings(OutputSettings):
@@ -36,9 +38,8 @@ class ReportSettings(OutputSettings):
     )
 
 
-@command(ReportSettings)
-def report(settings: ReportSettings) -> None:
-    """Write one page that opens anywhere: findings, map of heads, texts, figures, tables."""
+def report(settings: ReportSettings) -> Output:
+    """Write the page."""
     import pandas as pd
 
     refuse_file_of_a_run(settings.out, setting="out")
@@ -58,11 +59,11 @@ def report(settings: ReportSettings) -> None:
     size = len(text.encode())
     said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     table = pd.DataFrame({"run": [str(run.folder) for run in runs]})
-    Output(
+    return Output(
         shown=[f"Page: {settings.out} ({said})"],
         values={"page": str(settings.out), "bytes": size, "runs": table["run"].tolist()},
         rows=table.assign(command=[run.command for run in runs]),
-    ).print(settings)
+    )
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def _findings(run: Run) -> list[tuple[str, Finding]]:
 def _printed(run: Run) -> list[Any]:
     """Printed output of a run, without where its files are."""
     top = int(run.record.settings.get("top") or 10)
-    return printed(run, top=top).parts if run.command in PRINTED else []
+    return printed(run, top=top).parts if run.command in FORMS else []
 
 
 def audited(run: Run) -> Audited:
@@ -133,14 +134,10 @@ def audited(run: Run) -> Audited:
 
 def _again(run: Run) -> str:
     """The command line of a run, as far as its record tells."""
-    words = run.command.split()
-    try:
-        module = import_module(f".{words[0]}", __package__)
-    except ModuleNotFoundError:
+    spec = next((spec for spec in SPECS.values() if run.command in spec.forms), None)
+    if spec is None:
         return ""
-    if not hasattr(module, words[-1]):  # a form of the command: "ablate curve"
-        words = words[:1]
-    settings: type[BaseModel] = getattr(module, words[-1]).settings
+    words, settings = spec.name.split(), named(spec.settings)
     saved = run.record.settings
     try:
         if run.command == "pvf":  # `pvf risk` may have computed its risks anew
@@ -176,69 +173,13 @@ class ShowSettings(OutputSettings):
     )
 
 
-@command(ShowSettings)
-def show(settings: ShowSettings) -> None:
-    """Print a finished run again, from its folder and without the model."""
-    run = open_run(settings.run, *PRINTED)
-    printed(run, top=settings.top or run.record.setting("top", 10)).print(settings)
+def show(settings: ShowSettings) -> Output:
+    """Print a finished run again."""
+    run = open_run(settings.run, *FORMS)
+    return printed(run, top=settings.top or run.record.setting("top", 10))
 
 
 def printed(run: Run, *, top: int = 10) -> Output:
-    """Output of a run of one of ``PRINTED``; of a ranking the first ``top`` rows."""
-    loader, shower = PRINTED[run.command]
-    if run.command == "compare":
-        loader, shower = _COMPARED.get(getattr(run.record, "compares", ""), (loader, shower))
-    reader = _named(loader)
-    result = run.load(getattr(reader, "load", reader))
-    output: Output = _named(shower)(result, run.folder, top=top)
-    return output
-
-
-def _named(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
-
-
-# What loads a run of a command, and what shows it.
-PRINTED = {
-    "heads": ("tda_bias.heads.result:HeadBias", "tda_bias.heads.shown:shown"),
-    "pvf": ("pvf.report:load_report", "pvf.shown:shown"),
-    "unqover": ("unqover.answers:Answers", "unqover.shown:answers_shown"),
-    "ablate": ("tda_bias.ablation.study:AblationStudy", "tda_bias.ablation.shown:shown"),
-    "ablate curve": (
-        "tda_bias.ablation.prune_curve:PruneCurve",
-        "tda_bias.ablation.shown:curve_shown",
-    ),
-    "stereoset": (
-        "tda_bias.scores.stereoset_scores:StereoSetScores",
-        "tda_bias.scores.shown:shown",
-    ),
-    "stereoset intrasentence": (
-        "tda_bias.scores.stereoset_scores:SentenceScores",
-        "tda_bias.scores.shown:sentences_shown",
-    ),
-    "crossref": ("tda_bias.crossref.crossref:CrossReference", "tda_bias.crossref.shown:shown"),
-    "crossref items": (
-        "tda_bias.crossref.item_crossref:ItemCrossReference",
-        "tda_bias.crossref.shown:items_shown",
-    ),
-    "crossref published": (
-        "tda_bias.paper.rankings:PublishedAgreement",
-        "tda_bias.paper.shown:shown",
-    ),
-    "debias": ("tda_bias.debias.run_debias:DebiasRun", "tda_bias.debias.shown:shown"),
-    "pairs": ("tda_bias.scores.pair_scores:PairSetScores", "tda_bias.scores.pairs_shown:shown"),
-    "confirm": ("tda_bias.store.run:open_run", "tda_bias.heads.confirmation_shown:shown"),
-    "compare": ("tda_bias.comparison.models:ModelComparison", "tda_bias.comparison.shown:shown"),
-}
-# Comparisons of two runs, by what they compare.
-_COMPARED = {
-    "heads": (
-        "tda_bias.comparison.head_maps:HeadsComparison",
-        "tda_bias.comparison.shown:heads_shown",
-    ),
-    "beta": (
-        "tda_bias.comparison.beta_agreement:BetaAgreement",
-        "tda_bias.comparison.shown:beta_shown",
-    ),
-}
+    """Output of a finished run; of a ranking the first ``top`` rows."""
+    form = FORMS[run.command]
+    return shown(form, run.load(named(form.load)), run.folder, top)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
-from tda_bias.triples import comes_from_hub, load_sentence_triples
+from tda_bias.triples import comes_from_hub, read_sentence_triples
 
-from .loading import reach_hub_for, triples_asked
-from .options import command
+from .loading import Texts, reach_hub_for
+from .run import Work
 from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
-from .work import working
 
 if TYPE_CHECKING:
     from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
@@ -45,6 +44,11 @@ class StereoSetSettings(
         by_default = Path("runs") / folder_name(self.model) / f"stereoset{half}-{self.category}"
         return self.out or by_default
 
+    @property
+    def form(self) -> str:
+        """Which of the command's runs is meant."""
+        return "stereoset" if self.task == "intersentence" else "stereoset intrasentence"
+
     @model_validator(mode="after")
     def _options_of_one_task(self) -> StereoSetSettings:
         given = self.model_fields_set
@@ -58,65 +62,48 @@ class StereoSetSettings(
         return self
 
 
-@command(StereoSetSettings)
-def stereoset(settings: StereoSetSettings) -> None:
-    """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    from tda_bias.scores.shown import sentences_shown, shown
-
-    if settings.task == "intrasentence":
-        output = sentences_shown(_sentences(settings), settings.folder)
-    else:
-        output = shown(_triples(settings), settings.folder)
-    output.print(settings)
+def sentences(settings: StereoSetSettings) -> Texts:
+    """The sentences that differ in the words of a blank."""
+    reach_hub_for(settings.model, also=comes_from_hub(settings.data, "intrasentence"))
+    source, category = read_sentence_triples(settings.data), settings.category
+    items = source.chosen(category=category, groups=settings.group, limit=settings.limit)
+    return Texts(items, source.record(category))
 
 
-def _triples(settings: StereoSetSettings) -> StereoSetScores:
+def triples_scored(settings: StereoSetSettings, texts: Texts, work: Work) -> StereoSetScores:
     """Score the sentences that go on from a context."""
-    texts = triples_asked(settings)
-    triples, twins, data = texts.items, texts.twins, texts.record
-    with working(settings, "stereoset", settings.folder, data=data) as work:
-        model = work.model(settings.model)
+    model = work.model(settings.model)
 
-        from tda_bias.scores.stereoset_scores import stereoset_scores
+    from tda_bias.scores.stereoset_scores import stereoset_scores
 
-        with work.progress(f"{model.name} · {settings.category}", "triples") as progress:
-            result = stereoset_scores(
-                model,
-                triples,
-                twins=twins,
-                progress=progress,
-                cache=work.cache,
-                batch_size=settings.batch_size,
-                confidence=settings.confidence,
-                seed=settings.seed,
-            )
-        result = result.with_record(settings=settings.recorded(), data=data)
-        result.save(settings.folder)
-    return result
+    with work.progress(f"{model.name} · {settings.category}", "triples") as progress:
+        result = stereoset_scores(
+            model,
+            texts.items,
+            twins=texts.twins,
+            batch_size=settings.batch_size,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            progress=progress,
+            cache=work.cache,
+        )
+    return work.saved(result)
 
 
-def _sentences(settings: StereoSetSettings) -> SentenceScores:
+def sentences_scored(settings: StereoSetSettings, texts: Texts, work: Work) -> SentenceScores:
     """Score the sentences that differ in the words of a blank."""
-    source = settings.data
-    reach_hub_for(settings.model, also=comes_from_hub(source, "intrasentence"))
-    sentences, data = load_sentence_triples(
-        source, category=settings.category, groups=settings.group, limit=settings.limit
-    )
-    with working(settings, "stereoset intrasentence", settings.folder, data=data) as work:
-        model = work.model(settings.model)
+    model = work.model(settings.model)
 
-        from tda_bias.scores.stereoset_scores import sentence_scores
+    from tda_bias.scores.stereoset_scores import sentence_scores
 
-        with work.progress(f"{model.name} · {settings.category}", "sentences") as progress:
-            result = sentence_scores(
-                model,
-                sentences,
-                start=settings.start,
-                progress=progress,
-                cache=work.cache,
-                batch_size=settings.batch_size,
-                confidence=settings.confidence,
-            )
-        result = result.with_record(settings=settings.recorded(), data=data)
-        result.save(settings.folder)
-    return result
+    with work.progress(f"{model.name} · {settings.category}", "sentences") as progress:
+        result = sentence_scores(
+            model,
+            texts.items,
+            start=settings.start,
+            batch_size=settings.batch_size,
+            confidence=settings.confidence,
+            progress=progress,
+            cache=work.cache,
+        )
+    return work.saved(result)

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from tda_bias.config import SeedOption
+from tda_bias.show.output import Output
 from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.twins import load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
@@ -16,7 +17,6 @@ from tda_bias.twins.shown import shown
 from tda_bias.types import InputError
 
 from .loading import use_cache_if_unreachable
-from .options import command
 from .settings import OutputSettings, refuse_options
 
 
@@ -60,9 +60,8 @@ class TwinsSettings(SeedOption, OutputSettings):
     out: Path = Field(Path("twins.jsonl"), description="file to write")
 
 
-@command(TwinsSettings)
-def twins(settings: TwinsSettings) -> None:
-    """Make the twins of triples: the same texts about the other gender or another target."""
+def twins(settings: TwinsSettings) -> Output:
+    """Make the twins, and write them."""
     if comes_from_hub(settings.data):
         use_cache_if_unreachable()
 
@@ -90,4 +89,4 @@ def twins(settings: TwinsSettings) -> None:
     else:
         save_twins(settings.out, made)
         use = "for --twins"
-    shown(made, settings.out, use).print(settings)
+    return shown(made, settings.out, use)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -11,11 +11,14 @@ from tda_bias.store.identity import Changes
 from tda_bias.types import MAX_COUNT
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
-from unqover.questions import sampled_design
+from unqover.questions import Design, sampled_design
 
-from .options import command, part_of
+from .options import part_of
+from .run import Work
 from .settings import ModelOption, Out, PlacementSettings, SharedRunSettings, folder_name
-from .work import working
+
+if TYPE_CHECKING:
+    from unqover.report import Report
 
 
 class UnqoverSettings(
@@ -48,28 +51,29 @@ class UnqoverSettings(
         return self.out or Path("runs") / folder_name(self.model) / name
 
 
-@command(UnqoverSettings)
-def unqover(settings: UnqoverSettings) -> None:
-    """Ask underspecified questions about pairs of people, and measure whom the model picks."""
+def design(settings: UnqoverSettings) -> Design:
+    """The questions that are asked."""
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
-    design = sampled_design(chosen, part_of(settings, DesignConfig))
-    with working(settings, "unqover", settings.folder) as work:
-        model = work.model(settings.model, head="as_trained")
+    return sampled_design(chosen, part_of(settings, DesignConfig))
 
-        from unqover.asking import ask_questions
-        from unqover.plots import report_figures
-        from unqover.report import bias_report
-        from unqover.shown import shown
 
-        with work.progress(f"{settings.model} · {design.record.name}", "questions") as progress:
-            answers = ask_questions(
-                model,
-                design,
-                config=part_of(settings, AskConfig),
-                progress=progress,
-                cache=work.cache,
-            )
-        answers.with_record(settings=settings.recorded()).save(settings.folder)
-        report = bias_report(answers, config=part_of(settings, InferenceConfig))
-        report.save(settings.folder, figures=report_figures(report))
-    shown(report, settings.folder, top=settings.top).print(settings)
+def compute(settings: UnqoverSettings, design: Design, work: Work) -> Report:
+    """Ask, save the answers, and add what follows from them."""
+    model = work.model(settings.model, head="as_trained")
+
+    from unqover.asking import ask_questions
+    from unqover.plots import report_figures
+    from unqover.report import bias_report
+
+    with work.progress(f"{settings.model} · {design.record.name}", "questions") as progress:
+        answers = ask_questions(
+            model,
+            design,
+            config=part_of(settings, AskConfig),
+            progress=progress,
+            cache=work.cache,
+        )
+    work.saved(answers)
+    report = bias_report(answers, config=part_of(settings, InferenceConfig))
+    report.save(work.folder, figures=report_figures(report))
+    return report

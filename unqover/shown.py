@@ -10,16 +10,10 @@ from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import counted
-from unqover.answers import Answers
 from unqover.plots import by_kind
-from unqover.report import Report, bias_report, unqover_finding
+from unqover.report import Report, unqover_finding
 
 _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
-
-
-def answers_shown(answers: Answers, folder: Path, *, top: int = 10) -> Output:
-    """The output of a finished run, from its answers."""
-    return shown(bias_report(answers), folder, top=top)
 
 
 def shown(report: Report, folder: Path, *, top: int = 10) -> Output:

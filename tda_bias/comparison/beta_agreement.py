@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ _PER = {"sum": "by sums", "mean": "per token"}
 class BetaAgreementRecord(TwoRunsRecord):
     """Everything needed to repeat a comparison of two target effects."""
 
-    compares: Literal["beta"] = "beta"
+    command: str = "compare beta"
 
 
 _CHANCE = ("r", "chance_low", "chance_high", "p")
@@ -53,7 +53,7 @@ class BetaAgreement(Result):
         record: Everything needed to repeat it.
     """
 
-    COMMAND = "compare"
+    COMMAND = "compare beta"
     RECORD = BetaAgreementRecord
     TABLES = (("agreement", "agreement.csv", _COLUMNS),)
     SHOWN = (("agreement in the target effect", "agreement"),)

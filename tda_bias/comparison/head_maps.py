@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,6 @@ _SAME = ("edges", "adjust")
 class TwoRunsRecord(RunRecord):
     """Everything needed to repeat a comparison of two runs; ``model`` is the one before."""
 
-    command: str = "compare"
     after: ModelRecord
     runs: tuple[str, str] = ("", "")
     category: str
@@ -42,7 +41,7 @@ class TwoRunsRecord(RunRecord):
 class HeadsComparisonRecord(TwoRunsRecord):
     """Everything needed to repeat a comparison of two maps."""
 
-    compares: Literal["heads"] = "heads"
+    command: str = "compare heads"
     after: HookedModelRecord
     by: RankBy
     matched: bool  # heads were compared one by one
@@ -76,7 +75,7 @@ class HeadsComparison(Result):
         record: Everything needed to repeat it.
     """
 
-    COMMAND = "compare"
+    COMMAND = "compare heads"
     RECORD = HeadsComparisonRecord
     TABLES = (
         ("agreement", "agreement.csv", _AGREEMENT),

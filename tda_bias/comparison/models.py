@@ -41,7 +41,6 @@ class ComparisonRecord(RunRecord):
     """Everything needed to repeat a comparison of two models; ``model`` is the one before."""
 
     command: str = "compare"
-    compares: Literal["models"] = "models"
     after: ModelRecord
     # The same training with other seeds.
     replicates: tuple[ModelRecord, ...] = ()

@@ -41,6 +41,8 @@ from tda_bias.stats.resampling import (
     value_needed,
 )
 from tda_bias.store.cache import Cache, Part
+from tda_bias.store.record import RunRecord
+from tda_bias.store.result import Result
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
@@ -105,6 +107,31 @@ class Confirmation:
     correlation_chance: float
     p_correlation: float
     record: dict[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Confirmed(Result):
+    """A finished run of ``tdabias confirm``.
+
+    Attributes:
+        table: One row per head, or per item of a trained model.
+        summary: The numbers, the ``finding``, and of what is printed the ``title``.
+        record: Settings and model.
+    """
+
+    COMMAND = "confirm"
+    RECORD = RunRecord
+    TABLES = (("table", "confirm.csv", {}),)
+    DOCUMENTS = (("summary", "summary.json"),)
+
+    table: pd.DataFrame
+    summary: dict[str, Any]
+    record: RunRecord
+
+    @property
+    def finding(self) -> Finding:
+        """What was found, and the commands that follow."""
+        return Finding(**self.summary["finding"])
 
 
 def confirmation(

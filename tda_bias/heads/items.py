@@ -24,10 +24,11 @@ from tda_bias.heads.group_result import GroupResult, part_of
 from tda_bias.heads.group_statistic import contrast_matrix, ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
+from tda_bias.store.cache import Counter
 from tda_bias.store.result import RunWriter
 from tda_bias.store.run import Run
 from tda_bias.triples import load_triples
-from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
+from tda_bias.types import Attention, Edges, HeadId, InputError, Progress, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LoadedModel
@@ -255,10 +256,12 @@ def kept_patterns(
     *,
     edges: Edges = "attention",
     batch_size: int = 8,
+    progress: Progress | None = None,
 ) -> KeptPatterns:
     """The patterns that ``HeadBias.texts_to_keep`` asks for; each text is run once.
 
-    Texts of more than ``MAX_TOKENS`` tokens are left out.
+    Texts of more than ``MAX_TOKENS`` tokens are left out. ``progress`` is called with the texts
+    done and all after every forward pass.
     """
     texts = list(dict.fromkeys(wanted["text"]))
     read = model.tokenizer(texts, verbose=False)["input_ids"] if texts else []
@@ -276,7 +279,9 @@ def kept_patterns(
     rows_of, heads = table.groupby("text").indices, table[["layer", "head"]].to_numpy()
     reader = PatternReader(model, batch_size=batch_size, edges=edges)
     texts, layers = list(ids), list(model.pattern_hooks.values())
+    counter = Counter(len(texts), progress)
     for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
+        counter.add(len(batch.text))
         placed = zip(batch.text.tolist(), batch.length.tolist(), strict=True)
         for place, (number, n) in enumerate(placed):
             for row in rows_of[texts[number]]:

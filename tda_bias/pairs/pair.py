@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Literal
 
 from tda_bias.show.text import is_visible
+from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
@@ -75,6 +76,11 @@ class PairSet:
     source: str
     revision: str | None
     uneven: frozenset[str] = frozenset()
+
+    @property
+    def record(self) -> DataRecord:
+        """The source, for the record of a run."""
+        return DataRecord(source=self.source, revision=self.revision)
 
 
 def pair_triples(pairs: PairSet) -> list[Triple]:

@@ -324,10 +324,6 @@ def _of_groups(
     return Entry(name, title, "heads", draw)
 
 
-def _compares(run: Run, *, what: str) -> bool:
-    return getattr(run.record, "compares", None) == what
-
-
 FIGURES: tuple[Entry, ...] = (
     Entry(
         "fig1_step_function", "Head paper, figure 1: a step function, N = 4", "heads",
@@ -399,15 +395,14 @@ FIGURES: tuple[Entry, ...] = (
         "Before and after: every outcome with its interval",
         "compare",
         lambda runs: plot_comparison(runs[0].load(ModelComparison.load)),
-        holds=partial(_compares, what="models"),
         option=" MODEL MODEL",
     ),
     Entry(
         "compare_heads",
         "Before and after: two maps of heads",
-        "compare",
+        "compare heads",
         lambda runs: plot_head_comparison(runs[0].load(HeadsComparison.load)),
-        holds=partial(_compares, what="heads"),
+        typed="compare",
         option=" RUN RUN",
     ),
 )  # fmt: skip

@@ -174,11 +174,11 @@ class Entry:
     fewest: int = 1  # runs it needs
     holds: Callable[[Run], bool] = lambda run: True  # whether a run has what it draws
     option: str = ""  # what the command needs for that, for messages
+    typed: str = ""  # the command as it is typed, where that is not the usual: ablate --curve
 
-    @property
-    def typed(self) -> str:
-        """The command as it is typed: ``ablate --curve``."""
-        return self.command.replace(" ", " --")
+    def __post_init__(self) -> None:
+        if not self.typed:
+            object.__setattr__(self, "typed", self.command.replace(" ", " --"))
 
 
 def drawings(

@@ -1,32 +1,78 @@
-"""A run in the making: its folder, finished parts, model, progress and interruption."""
+"""The one way of a command: read what is given, hold the folder, compute, save, show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from tda_bias.models.processes import Processes, joined
+from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
 from tda_bias.store.files import locked, prepare_folder
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.record import DataRecord
-from tda_bias.store.run import refuse_other_run
+from tda_bias.store.result import Result
+from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
 from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model
 from .output import Moved, progress_bar
-from .settings import KeptRunSettings, RunSettings, SharedRunSettings
+from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings
+from .spec import Form, Spec, named
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from tda_bias.models.load import LanguageModel, LoadedModel
+
+R = TypeVar("R", bound=Result)
+
+
+def perform(spec: Spec, settings: Any) -> Output:
+    """Run a command: what it prints.
+
+    Raises:
+        InputError: on anything that cannot be used, before a model is loaded where possible.
+        ShareDone: in a process that only shares the work.
+    """
+    instead = [place for switch, place in spec.instead.items() if getattr(settings, switch)]
+    if spec.run or instead:
+        output: Output = named((*instead, spec.run)[0])(settings)
+        return output
+    name = settings.form if len(spec.forms) > 1 else spec.name
+    result = finished(name, settings)
+    return shown(spec.forms[name], result, settings.folder, getattr(settings, "top", 10))
+
+
+def finished(name: str, settings: Any, *, shared: bool = True) -> Any:
+    """The result of a run of some form, saved in the folder of the settings.
+
+    ``shared`` says whether processes that a launcher started share the work.
+
+    Raises:
+        InputError, ShareDone: as ``perform``.
+    """
+    from .commands import FORMS
+
+    form = FORMS[name]
+    texts = named(form.texts)(settings) if form.texts else None
+    data = getattr(texts, "record", None)
+    with working(settings, name, settings.folder, data=data, kept=form.kept, shared=shared) as work:
+        return named(form.compute)(settings, texts, work)
+
+
+def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
+    """What is printed of a result that is saved in a folder."""
+    output: Output = named(form.shown)(result, folder, top=top)
+    return output
 
 
 @dataclass
@@ -36,6 +82,7 @@ class Work:
     settings: Any
     folder: Path
     kept: Path  # the folder inside it of finished parts
+    data: DataRecord | None
     team: Team | None  # the processes that share the work; None where it is this one alone
     refuse_other_weights: Callable[[LanguageModel], None]
 
@@ -55,6 +102,17 @@ class Work:
         """Show how far the work is."""
         return progress_bar(self.settings, title, what)
 
+    def saved(self, result: R, *, figures: Mapping[str, Figure] | None = None, **record: Any) -> R:
+        """Save a result in the folder, with the settings, the data and more in its record."""
+        about = {} if self.data is None else {"data": self.data}
+        made = result.with_record(settings=self.settings.recorded(), **about, **record)
+        made.save(self.folder, figures=figures)
+        return made
+
+    def inside(self, folder: Path, *, kept: str) -> Work:
+        """The same work in another folder, as of a control inside the run's."""
+        return replace(self, folder=folder, kept=folder / kept)
+
     @property
     def cache(self) -> OpenCache:
         """Opens the cache of finished parts, given what their numbers depend on."""
@@ -64,7 +122,7 @@ class Work:
 
 @contextmanager
 def working(
-    settings: RunSettings,
+    settings: OutputSettings,
     command: str,
     folder: Path,
     *,
@@ -98,7 +156,7 @@ def working(
         if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
             found = counted(number, "finished part")
             say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
-        yield Work(settings, folder, parts, team, refuse)
+        yield Work(settings, folder, parts, data, team, refuse)
 
 
 @contextmanager
@@ -124,7 +182,7 @@ def interruptible(
 def held(
     folder: Path,
     command: str,
-    settings: RunSettings,
+    settings: OutputSettings,
     data: DataRecord | None = None,
     team: Team | None = None,
     least: Changes = Changes.TABLES,
@@ -134,14 +192,15 @@ def held(
     Yields:
         What to call with the model once it is loaded: it refuses to write over a run of others.
     """
-    refuse = partial(
-        refuse_other_run,
-        folder,
-        command,
-        settings=identity(settings, least),
-        data=data,
-        overwrite=settings.overwrite,
-    )
+
+    def refuse(weights: str | None = None) -> None:
+        if isinstance(settings, RunSettings):
+            numbers, overwrite = identity(settings, least), settings.overwrite
+            about: dict[str, Any] = {"settings": numbers, "data": data, "weights": weights}
+            refuse_other_run(folder, command, **about, overwrite=overwrite)
+        else:  # its own earlier results are written over
+            refuse_run_of_another_command(folder, command)
+
     if isinstance(team, Processes) and team.index:
         yield lambda model: None
         return

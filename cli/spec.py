@@ -1,0 +1,77 @@
+"""What a command is: a name, settings, and the places of what reads, computes and shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+_PACKAGE = __package__ or "tdabias_cli"
+
+
+def named(place: str) -> Any:
+    """What stands at ``package.module:name``; a module of the command line begins with a dot.
+
+    Commands name what they need in this way, so that nothing heavy is imported before it is used.
+    """
+    module, _, name = place.partition(":")
+    found: Any = import_module(module, _PACKAGE)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@dataclass(frozen=True)
+class Form:
+    """One kind of run that a command leaves.
+
+    Attributes:
+        load: ``(folder) -> result``: the same from a finished run.
+        shown: ``(result, folder, top=...) -> Output``: what is printed, then and again.
+        compute: ``(settings, texts, work) -> result``, which it saves by ``work.saved``. Empty
+            where the command makes several runs by a function of its own.
+        texts: ``(settings) -> texts``: what is to be read, with its ``record``; what cannot be used
+            is said before a model is loaded. Empty where there is nothing to read.
+        kept: Folder inside the run of finished parts.
+    """
+
+    load: str
+    shown: str
+    compute: str = ""
+    texts: str = ""
+    kept: str = "parts"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A command.
+
+    Attributes:
+        name: As it is typed: ``pvf risk``.
+        help: Its help text; the first paragraph stands in the list of commands too.
+        settings: Its class of settings.
+        example: A command line of its page of the docs, for the end of its help.
+        forms: By the command's name in the record, the kinds of runs that it leaves. Settings with
+            several say by their property ``form`` which is meant.
+        run: ``(settings) -> Output`` of a command that leaves no run, or several.
+        instead: By the name of a switch, what is done in the place of a run, as ``run``.
+        file: Settings of a whole that this command is a part of: a configuration file of the whole
+            serves here too, and what it says of other parts is passed over.
+        panel: Of the group's help, for a command inside a group.
+    """
+
+    name: str
+    help: str
+    settings: str
+    example: str = ""
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    run: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    panel: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the help."""
+        return self.help.partition("\n\n")[0]
