@@ -5,13 +5,14 @@ Nothing of a command is imported before it is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from .spec import Form, Spec
+from .spec import Form, Spec, named
 
 _HEADS = "--model smollm2-135m --category gender --data starter"
 _RUN = "runs/smollm2-135m/gender"
@@ -291,7 +292,8 @@ PARTS = (
         panel="Texts",
     ),
 )
-SPECS = {spec.name: spec for spec in (*(s for specs in PANELS.values() for s in specs), *PARTS)}
+COMMANDS = {spec.name: spec for specs in PANELS.values() for spec in specs}
+SPECS = COMMANDS | {part.name: part for part in PARTS}
 # Kinds of finished runs, by the command's name in the record.
 FORMS = {name: form for spec in SPECS.values() for name, form in spec.forms.items()}
 
@@ -307,22 +309,29 @@ class _Program(TyperGroup):
 
 def loaded(name: str) -> Any:
     """A command with its options; one with commands inside is a group of them."""
-    from .options import function_of
-
-    spec = SPECS[name]
-    parts = [part for part in PARTS if part.name.startswith(f"{name} ")]
+    spec, parts = SPECS[name], [part for part in PARTS if part.name.startswith(f"{name} ")]
     app = typer.Typer(add_completion=False, invoke_without_command=True)
     if parts:
-        app.callback(help=spec.help)(function_of(spec))
+        app.callback(help=spec.help)(_function(spec))
         for part in parts:
             last = part.name.split()[-1]
-            app.command(last, help=part.help, rich_help_panel=part.panel)(function_of(part))
+            app.command(last, help=part.help, rich_help_panel=part.panel)(_function(part))
     else:
-        app.command(name, help=spec.help)(function_of(spec))
+        app.command(name, help=spec.help)(_function(spec))
     made = typer.main.get_command(app)
     if spec.example:
         made.epilog = f"[bold]Example[/bold]\n{escape(spec.example)}"
     return made
+
+
+def _function(spec: Spec) -> Callable[..., None]:
+    from .options import taking
+    from .run import perform
+
+    def does(settings: Any) -> None:
+        perform(spec, settings).print(settings)
+
+    return taking(named(spec.settings), does, file=named(spec.file) if spec.file else None)
 
 
 def program() -> Any:

@@ -40,9 +40,7 @@ from tda_bias.store.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
-from .run import perform
 from .settings import SharedRunSettings
-from .spec import Spec, named
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -77,10 +75,20 @@ class Positional:
     """Marks a setting that is given by its place: ``run: Annotated[Path, Positional()]``."""
 
 
-def function_of(spec: Spec) -> Callable[..., None]:
-    """Make a command a function for typer, with an option for each field of its settings."""
-    settings = named(spec.settings)
-    file = named(spec.file) if spec.file else None
+def taking(
+    settings: type[Settings],
+    does: Callable[[Settings], None],
+    *,
+    file: type[BaseModel] | None = None,
+) -> Callable[..., None]:
+    """Make what takes settings a function for typer, with an option for each of their fields.
+
+    Args:
+        settings: The command's settings; descriptions are the help texts.
+        does: What is done with them.
+        file: Settings of a whole that this command is a part of: a configuration file of the whole
+            serves here too, and what it says of other parts is passed over.
+    """
 
     def run(context: typer.Context, config: Path | None = None, **given: Any) -> None:
         flags = {name: value for name, value in given.items() if value not in (None, [])}
@@ -103,7 +111,7 @@ def function_of(spec: Spec) -> Callable[..., None]:
         if getattr(chosen, "quiet", False):
             logging.disable(logging.WARNING)
         try:
-            perform(spec, chosen).print(chosen)
+            does(chosen)
         finally:
             logging.disable(logging.NOTSET)
 
@@ -111,7 +119,6 @@ def function_of(spec: Spec) -> Callable[..., None]:
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         *_parameters(settings),
     ]
-    run.__name__, run.__doc__ = spec.name.split()[-1], spec.help
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -128,7 +135,7 @@ def merged(
     """Settings from flags, the environment and a file; the first that names a value has it.
 
     Flags are named as fields; ``environment`` is of ``values_of_environment``, ``file`` as in
-    ``Spec``.
+    ``taking``.
 
     Raises:
         InputError: on an unknown name, a value that does not fit, or an unreadable file.

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import typer
 
-from tda_bias import InputError, load_triples
+from tda_bias import HeadBias, InputError, load_triples
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
@@ -24,11 +24,11 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
-from tda_bias.heads.result import TABLES as TABLES_OF_HEADS
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.options import taking
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")
@@ -74,7 +74,7 @@ def test_the_page_of_files_names_every_table_that_a_result_saves():
         AblationStudy, PruneCurve, ModelComparison, HeadsComparison,
     ]  # fmt: skip
     names = {name for result in saved for _, name, _ in result.TABLES}
-    names |= {name for _, name, _ in TABLES_OF_HEADS}
+    names |= {name for _, name, _ in HeadBias.TABLES}
     assert len(names) > 15
     page = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not {name for name in names if f"`{name}`" not in page}
@@ -209,10 +209,13 @@ def test_the_worked_examples_for_contributors_work(capsys):
     code = {"__package__": "tdabias_cli", "__name__": "tdabias_cli.lengths"}
     exec(command, code)
     app = typer.Typer(add_completion=False)
-    app.command("lengths")(code["lengths"])
-    app(["--category", "gender"], standalone_mode=False)
+    lengths = code["lengths"]
+    app.command("lengths")(
+        taking(code["LengthsSettings"], lambda given: lengths(given).print(given))
+    )
+    app(["--category", "gender", "--format", "csv"], standalone_mode=False)
     groups = [triple.group for triple in load_triples("starter", category="gender")]
-    printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    printed = dict(line.split(",") for line in capsys.readouterr().out.splitlines()[1:])
     assert list(printed) == list(dict.fromkeys(groups))
     assert all(5 < float(count) < 40 for count in printed.values())
 

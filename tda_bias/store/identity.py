@@ -51,6 +51,6 @@ def identity(config: BaseModel, least: Changes = Changes.PARTS) -> dict[str, Any
     Examples:
         >>> from tda_bias import HeadBiasConfig
         >>> identity(HeadBiasConfig(batch_size=8, seed=3))
-        {'edges': 'attention', 'adjust': 'none', 'seed': 3}
+        {'seed': 3, 'edges': 'attention', 'adjust': 'none'}
     """
     return config.model_dump(mode="json", by_alias=True, include=names_of(type(config), least))

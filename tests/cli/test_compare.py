@@ -97,7 +97,7 @@ def test_what_is_missing_is_said_before_a_model_is_loaded(
     def loading(*_, **__):
         raise InputError("a model is loaded")
 
-    monkeypatch.setattr("tdabias_cli.work.language_model", loading)
+    monkeypatch.setattr("tdabias_cli.run.language_model", loading)
     options = ("--data", "starter", "--limit", 2, "--out", tmp_path / "out")
     status, _, error = call(tiny_folder, after, *options)
     assert status == 2

@@ -36,7 +36,8 @@ def options_of(command: str, rows: list[str]) -> dict[str, str]:
 
 def test_the_programs_help_lists_each_command_with_its_first_sentence(capsys, monkeypatch):
     shown = rows("", capsys, monkeypatch)
-    for name, sentence in COMMANDS.items():
+    for name, spec in COMMANDS.items():
+        sentence = spec.summary
         assert any(row.startswith(f"│ {name} {sentence}") for row in shown), name
         assert (loaded(name).help or "").split("\n\n")[0].replace("\n", " ") == sentence
 

@@ -82,7 +82,7 @@ def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsy
 
 # A command that works, keeps something, and waits to be stopped.
 _WAITING = """
-import time, tdabias_cli.work as work
+import time, tdabias_cli.run as work
 from tda_bias.store.files import write_text
 def hooked_model(self, name):
     if {kept}:

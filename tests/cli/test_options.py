@@ -11,10 +11,10 @@ from tda_bias.types import InputError
 from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.options import (
     Positional,
-    command,
     command_line,
     merged,
     part_of,
+    taking,
     values_of_environment,
 )
 from tdabias_cli.pvf import PvfSettings
@@ -50,14 +50,8 @@ class KitchenSettings(CookSettings):
 def cook(*arguments: str, **more) -> CookSettings:
     """The settings that a command line gives."""
     given = []
-
-    @command(CookSettings, **more)
-    def cooking(settings: CookSettings) -> None:
-        """Cook."""
-        given.append(settings)
-
     app = typer.Typer(add_completion=False)
-    app.command("cook")(cooking)
+    app.command("cook")(taking(CookSettings, given.append, **more))
     app.command("wash")(lambda: None)
     app(list(arguments), prog_name="kitchen", standalone_mode=False)
     return given[0]
@@ -209,13 +203,8 @@ def test_the_configurations_of_the_project_are_valid(name, settings):
 
 def test_help_shows_types_limits_choices_defaults_and_square_brackets(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-
-    @command(CookSettings)
-    def cooking(settings: CookSettings) -> None:
-        """Cook."""
-
     app = typer.Typer(add_completion=False)
-    app.command("cook")(cooking)
+    app.command("cook")(taking(CookSettings, print))
     app(["--help"], prog_name="kitchen", standalone_mode=False)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tdabias_cli.commands import COMMANDS, EXAMPLES, loaded
+from tdabias_cli.commands import COMMANDS, loaded
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 from tests.support.pages import shown_steps
@@ -101,7 +101,7 @@ def test_every_command_has_a_page_with_the_example_that_ends_its_help(name, caps
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     # A command's words, wherever its lines break.
     shown = [step.command.replace("\\\n", " ").split() for step in shown_steps(text)]
-    assert EXAMPLES[name].split() in shown
+    assert COMMANDS[name].example.split() in shown
     monkeypatch.setenv("COLUMNS", "200")
     assert run([name, "--help"]) == 0
-    assert EXAMPLES[name] in capsys.readouterr().out
+    assert COMMANDS[name].example in capsys.readouterr().out
