@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.paper.rankings import TOP, about_rankings, agreement, overlap, published_rankings
-from tda_bias.show.tables import markdown
+from tda_bias.show.tables import markdown, paper_table
 from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
 
 # Standard errors away from 0 at which a two-sided test at .05 has a power of .8.
@@ -120,7 +120,8 @@ def main() -> None:
     """Print the page's tables and the numbers across sources."""
     published = published_rankings("gpt2")
     reliable = reliability("gpt2")
-    print(markdown(reliable), markdown(agreement(published.scores)), sep="\n\n")
+    tables = (reliable, agreement(published.scores))
+    print(*(markdown(paper_table(table)) for table in tables), sep="\n\n")
     mediation, fasp = (
         [name for name in published.titles if name.startswith(start)]
         for start in ("vig_", "fasp_bias")

@@ -21,7 +21,7 @@ from tda_bias.show.figures import (
     named_apart,
     print_figure,
 )
-from tda_bias.show.tables import write_table
+from tda_bias.show.tables import paper_table, write_table
 from tda_bias.show.text import counted
 from tda_bias.store.run import Run
 
@@ -100,7 +100,7 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
                 alike.append(run)
         beside = {row: run.load(load_report) for row, run in named_apart(alike).items()}
         caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if beside else "")
-        write_table(out, file, risk_table(beside, name), caption)
+        write_table(out, file, paper_table(risk_table(beside, name), caption))
         written += 1
     return written
 

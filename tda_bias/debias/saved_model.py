@@ -31,6 +31,8 @@ from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.show.page import Audited, model_card
+from tda_bias.show.table import Column, TableSpec
+from tda_bias.show.tables import markdown
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue
@@ -233,7 +235,6 @@ def _card(
 
 def _card_body(about: Mapping[str, Any], row: Mapping[str, Any], record: DebiasRecord) -> str:
     seen = about["targets"]
-    interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
     whose = "this very model" if seen["test"] else "models of the other folds, trained alike"
     what, outside = "the whole model", ""
     if names := about["heads"]:
@@ -263,12 +264,7 @@ Made by `tdabias debias`, protocol `{about["protocol"]}`.
 
 On targets that the trainings compared never saw ({whose}):
 
-| | before | after |
-|---|---|---|
-| {quantity}, nats per token | {row["before"]:.3f} | {row["beta"]:.3f}{interval} |
-| root mean square of {quantity} | {row["rms_before"]:.3f} | {row["rms"]:.3f} |
-| language-model score | {row["lms_before"]:.1f} | {row["lms"]:.1f} |
-| perplexity of neutral text | | {row["perplexity"]:+.1f} % |
+{markdown(_changes(row, quantity))}
 
 {meaning}
 
@@ -280,6 +276,20 @@ On targets that the trainings compared never saw ({whose}):
   unbiased model.
 - Whether the model still tells genders apart where it should is a question of its own: measure it
   before use."""
+
+
+def _changes(row: Mapping[str, Any], quantity: str) -> TableSpec:
+    """What the training changed on unseen targets."""
+    interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
+    before, after = (Column(name, f"{{{name}}}") for name in ("before", "after"))
+    measured = (
+        (f"{quantity}, nats per token", f"{row['before']:.3f}", f"{row['beta']:.3f}{interval}"),
+        (f"root mean square of {quantity}", f"{row['rms_before']:.3f}", f"{row['rms']:.3f}"),
+        ("language-model score", f"{row['lms_before']:.1f}", f"{row['lms']:.1f}"),
+        ("perplexity of neutral text", "", f"{row['perplexity']:+.1f} %"),
+    )
+    rows = [dict(zip(("quantity", "before", "after"), texts, strict=True)) for texts in measured]
+    return TableSpec("", rows, [Column("", "{quantity}", left=True), before, after])
 
 
 # -- one look at other targets ---------------------------------------------------------------------

@@ -21,7 +21,7 @@ from scipy import stats
 
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
-from tda_bias.show.tables import markdown, write_table
+from tda_bias.show.tables import markdown, paper_table, write_table
 from tda_bias.show.text import counted, number_text
 from tda_bias.stats.resampling import spearman_over_items, two_sided_share
 from tda_bias.store.files import write_text
@@ -52,7 +52,7 @@ def write_page(
         if category in result.categories:
             name, table = f"table{number}_{category}", beside_published(result, category)
             caption = f"{category}: metric T over heads, paper and {run.model}"
-            write_table(folder / "tables", name, table, caption)
+            write_table(folder / "tables", name, paper_table(table, caption))
     seconds = time.perf_counter() - started
     text = page(result, pictures=pictures, command=command, seconds=seconds, run_id=run.id)
     write_text(folder / "README.md", text)
@@ -133,7 +133,7 @@ def _tables(result: HeadBias) -> str:
             parts += [
                 f"**Table {TABLE_NUMBER[category]}, {category}**: metric T over heads, the paper's "
                 "groups.",
-                markdown(beside_published(result, category)),
+                markdown(paper_table(beside_published(result, category))),
             ]
         else:
             parts.append(f"**{category}**: metric T over heads; the paper has no such category.")
@@ -141,7 +141,7 @@ def _tables(result: HeadBias) -> str:
             "The two groups with the largest and the two with the smallest mean here; `unstable` "
             "counts heads whose unrelated texts hardly vary, where extreme values come from; the "
             "last column leaves them out:",
-            markdown(extreme_groups(result, category)),
+            markdown(paper_table(extreme_groups(result, category))),
         ]
     return "\n\n".join(parts)
 
@@ -149,7 +149,7 @@ def _tables(result: HeadBias) -> str:
 def _controls(result: HeadBias) -> str:
     lines = [
         "Tests per group, head and dimension with p < .05, without correction:",
-        markdown(counts_of_tests(result)),
+        markdown(paper_table(counts_of_tests(result))),
         "The published p-value gives about half of all heads p < .05 where there is no effect at "
         "all (first figure below); flips within contexts give 5 %.",
     ]
@@ -283,12 +283,13 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
             result, apart = run.load(HeadBias.load), also.get(run.folder, "")
             name = f"table{number}_{category}"
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
-            write_table(out, f"{name}{apart}", extreme_groups(result, category), caption)
-            table = beside_published(result, category)
-            beside = f"{caption}, beside the paper's GPT-2"
+            alone = paper_table(extreme_groups(result, category), caption)
+            write_table(out, f"{name}{apart}", alone)
+            caption += ", beside the paper's GPT-2"
             if reasons := unlike_the_paper(result):
-                beside += f". Unlike the paper: {'; '.join(reasons)}"
-            write_table(out, f"{name}_beside_paper{apart}", table, beside)
+                caption += f". Unlike the paper: {'; '.join(reasons)}"
+            beside = paper_table(beside_published(result, category), caption)
+            write_table(out, f"{name}_beside_paper{apart}", beside)
             written += 2
     return written
 

@@ -52,10 +52,15 @@ class TableSpec:
     faint: Callable[[Row], bool] | None = None  # rows that are there for comparison only
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, title: str = "", *, number: str = ".3g") -> TableSpec:
-        """Every column of a data frame by its name; floats in the format ``number``."""
+    def of(
+        cls, frame: pd.DataFrame, title: str = "", *, number: str = ".3g", undefined: str = "nan"
+    ) -> TableSpec:
+        """Every column of a data frame by its name.
+
+        Floats are in the format ``number``; where there is none, stands ``undefined``.
+        """
         columns = [
-            Column(str(name), _value(name, number), left=values.dtype.kind not in "fiu")
+            Column(str(name), _value(name, number, undefined), left=values.dtype.kind not in "fiu")
             for name, values in frame.items()
         ]
         return cls(title, frame, columns)
@@ -84,9 +89,11 @@ class _Template(Formatter):
         return format(value, spec)
 
 
-def _value(name: Any, number: str) -> Callable[[Row], str]:
+def _value(name: Any, number: str, undefined: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         value = row[name]
+        if value is None or value != value:
+            return undefined
         return format(value, number) if isinstance(value, float) else str(value)
 
     return cell

@@ -11,9 +11,10 @@ import pytest
 from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
+from tda_bias.heads.shown import finding
 from tda_bias.show.text import counted
 from tda_bias.types import InputError
-from tdabias_cli.heads import HeadsSettings, finding
+from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 

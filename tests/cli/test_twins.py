@@ -7,8 +7,8 @@ import pytest
 
 from tda_bias import load_triples
 from tda_bias.twins import load_twins
+from tda_bias.twins.shown import marked
 from tdabias_cli.main import run
-from tdabias_cli.twins import marked
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tda_bias.paper.page import (
     survivors_line,
     unlike_the_paper,
 )
-from tda_bias.show.tables import latex, markdown, write_table
+from tda_bias.show.tables import latex, markdown, paper_table, write_table
 from tda_bias.store.record import DataRecord
 from tda_bias.types import STARTER_CAUTION
 
@@ -140,15 +140,15 @@ def test_groups_stand_beside_the_papers(heads_run, monkeypatch):
 
 def test_formats_hold_the_same_numbers(tmp_path):
     table = pd.DataFrame({"group": ["a_b", "c & d"], "mean": [0.12345, np.nan], "n": [1, 2]})
-    shown = markdown(table)
+    shown = markdown(paper_table(table))
     assert "| a_b" in shown
     assert "0.123" in shown
     assert "nan" not in shown
-    text = latex(table, "50 % of a_b", "x")
+    text = latex(paper_table(table, "50 % of a_b"), "x")
     assert r"a\_b" in text
     assert r"c \& d" in text
     assert r"\toprule" in text
     assert r"50 \% of a\_b" in text
-    files = write_table(tmp_path, "t", table, "caption")
+    files = write_table(tmp_path, "t", paper_table(table, "caption"))
     assert sorted(f.name for f in files) == ["t.csv", "t.md", "t.tex"]
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv"), table)

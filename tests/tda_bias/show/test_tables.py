@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.show.tables import latex, markdown, write_table
+from tda_bias.show.tables import latex, markdown, paper_table, write_table
 from tda_bias.show.text import is_visible, latex_text, markdown_text, number_text, p_text
 from tda_bias.store.run import parsed_table
 
@@ -88,11 +88,12 @@ HOSTILE = ("a|b", "<script>x</script>", "$x$", r"\input{secret}", "[x](javascrip
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_text_in_markdown_and_latex(name, tmp_path):
     table = pd.DataFrame({"group": [name], "mean": [1.0]})
-    row = markdown(table).splitlines()[-1]
+    spec = paper_table(table, f"of {name}")
+    row = markdown(spec).splitlines()[-1]
     assert row.count("|") == 3
     assert not set("<$") & set(row)
-    assert r"\input{" not in latex(table, name, "x")
-    write_table(tmp_path, "t", table, f"of {name}")
+    assert r"\input{" not in latex(spec, "x")
+    write_table(tmp_path, "t", spec)
     assert "<script" not in (tmp_path / "t.md").read_text()
     assert r"\input{" not in (tmp_path / "t.tex").read_text()
 
