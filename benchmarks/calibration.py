@@ -39,8 +39,9 @@ from tda_bias.heads.tables import tables
 from tda_bias.paper.rankings import agreement
 from tda_bias.scores.beta import TwinSets, exchange_test
 from tda_bias.scores.stereoset import _scores_of, icat, wins
-from tda_bias.stats.clusters import cluster_mean, flip_pvalue
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import holm, permutation_pvalue, share_reached
+from tda_bias.stats.sign_flips import flip_pvalue
 from unqover.bias import aggregates, chance, group_intervals, model_intervals, sums
 
 Rng = np.random.Generator

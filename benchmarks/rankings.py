@@ -15,7 +15,9 @@ from scipy import stats
 
 from tda_bias.paper.rankings import TOP, about_rankings, agreement, overlap, published_rankings
 from tda_bias.show.tables import markdown, paper_table
-from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
+from tda_bias.stats.correlation import permutations_within, standardised_ranks
+from tda_bias.stats.resampling import two_sided_share
+from tda_bias.stats.seeds import generator
 
 # Standard errors away from 0 at which a two-sided test at .05 has a power of .8.
 _FOUND = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
@@ -103,7 +105,9 @@ def across_sources(
     other = np.mean([ranks[name] for name in second], axis=0)
     mean = float(one @ other)
     rng = generator(seed, *first, *second)
-    null = rng.permuted(np.tile(one, (n_resamples, 1)), axis=1) @ other
+    places = np.zeros(len(one))
+    orders = permutations_within(places, n_resamples, rng, drawn="by shuffling")
+    null = one[orders] @ other
     known = [(a, b) for a in first for b in second if a in reliabilities and b in reliabilities]
     return {
         "pairs": len(first) * len(second),

@@ -15,13 +15,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import xxhash
 from pydantic import BaseModel, ValidationError
 
 from pvf.config import Kind
 from pvf.words import load_words, packaged
+from tda_bias.stats.seeds import generator
 from tda_bias.store.files import write_text
 from tda_bias.types import InputError
 
@@ -67,7 +67,7 @@ def documents(
     chosen = None
     if n is not None:
         total = sum(1 for _ in _read(path, field))
-        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
+        drawn = generator(seed).choice(total, size=min(n, total), replace=False)
         chosen = set(drawn.tolist())
     for number, text in enumerate(_read(path, field)):
         if chosen is None or number in chosen:

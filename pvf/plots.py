@@ -17,6 +17,7 @@ from pvf.config import Quantity
 from pvf.social import WEIGHT
 from tda_bias.show.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
 from tda_bias.show.text import counted, short_name
+from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def plot_signed_means(reports: Mapping[str, RiskReport], *, ax: Axes, label: int
     values = [report.risk.mean_s[:, 0] for report in reports.values()]
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.boxplot(values, widths=0.5, showfliers=False, medianprops={"color": ORANGE})
-    rng = np.random.default_rng(0)
+    rng = generator(0)
     for place, column in enumerate(values, start=1):
         spread = rng.uniform(-0.12, 0.12, len(column))
         ax.scatter(place + spread, column, s=8, alpha=0.5, color=BLUE, linewidth=0)

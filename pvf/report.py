@@ -23,6 +23,7 @@ from pvf.risk import (
 )
 from tda_bias.show.figures import named_apart
 from tda_bias.show.text import Finding, counted, interval_text
+from tda_bias.stats.seeds import generator
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RecordPart, validated_part
 from tda_bias.store.result import Addition, RunWriter
@@ -280,7 +281,7 @@ def _summary(
         rows.append(row)
     n_classes = len(preferences.classes)
     references = reference_models(n_classes)
-    rng = np.random.default_rng([config.seed, 1])
+    rng = generator(config.seed, 1)
     random = references["randomly initialised"][0]
     expected = float(finite_context_null(risk.context_weights, n_classes, rng=rng).mean())
     references["the same, these templates"] = random, expected, random - expected

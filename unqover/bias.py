@@ -21,14 +21,13 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse, stats
 from scipy.special import log_expit
 
-from tda_bias.stats.clusters import jackknife_mean
+from tda_bias.stats.clusters import jackknife_mean, resampled_error, student_quantile
 from tda_bias.stats.resampling import benjamini_hochberg
+from tda_bias.stats.sign_flips import random_signs
 from tda_bias.types import InputError
 
 Scale = Literal["two_way", "log_odds"]
 SCALES: tuple[Scale, ...] = ("two_way", "log_odds")
-# A standard error below this is rounding.
-_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ def flipped(
 ) -> Iterator[tuple[Float[np.ndarray, "pair attribute"], Float[np.ndarray, "pair attribute"]]]:
     """Sums of C and of its signs with the sign of each pair and attribute drawn at random."""
     for _ in range(n_flips):
-        drawn = rng.integers(0, 2, size=given.C.shape, dtype=np.int8) * 2 - 1
+        drawn = random_signs(given.C.shape, rng)
         yield given.C * drawn, given.sign * drawn
 
 
@@ -333,28 +332,20 @@ def group_intervals(
     groups.
     """
     member = Membership.of(given, group)
+    weighted = member.against if opponents_alone else member.weighted
     observed = member.means(given.C, given.n)
-    size, label = np.bincount(group), np.zeros_like(group) if opponents_alone else group
-    total = np.zeros_like(observed)
-    squares, counts = np.zeros_like(observed), np.zeros_like(observed)
-    for _ in range(n_resamples):
-        weight = np.zeros(len(group))
-        for stratum in np.unique(label):
-            members = np.flatnonzero(label == stratum)
-            weight += np.bincount(rng.choice(members, len(members)), minlength=len(group))
-        resampled = member.against(weight) if opponents_alone else member.weighted(weight)
-        off = resampled.means(given.C, given.n) - observed
-        known = np.isfinite(off)
-        total += np.where(known, off, 0.0)
-        squares += np.where(known, off**2, 0.0)
-        counts += known
+    error = resampled_error(
+        lambda weight: weighted(weight).means(given.C, given.n),
+        np.zeros_like(group) if opponents_alone else group,
+        n_resamples=n_resamples,
+        rng=rng,
+    )
+    size = np.bincount(group)
+    drawn = len(group) - int(size.max()) if opponents_alone else int(size.min())
+    freedom = max(1, drawn - 1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = (squares - total**2 / counts) / (counts - 1)
-        error = np.sqrt(np.where(variance > _NOTHING**2, variance, np.nan))
-        opponents = len(group) - int(size.max())
-        freedom = max(1, (opponents if opponents_alone else int(size.min())) - 1)
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
-    half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
+    half = student_quantile(freedom, confidence) * error
     low, high = observed - half, observed + half
     return GroupIntervals(low, high, pvalue, benjamini_hochberg(pvalue))
 

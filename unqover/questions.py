@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 
 from tda_bias.show.text import article, english
+from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
 from unqover.classes import Attribute, Form, Frame, Subject, SubjectClass
@@ -85,10 +86,10 @@ def sampled_design(chosen: SubjectClass, config: DesignConfig) -> Design:
     Raises:
         InputError: if fewer than two subjects are left.
     """
-    subjects = _subjects(chosen, config.subjects, np.random.default_rng([config.seed, 0]))
+    subjects = _subjects(chosen, config.subjects, generator(config.seed, 0))
     if len(subjects) < 2:
         raise InputError(f"`subjects` must leave at least 2 of class {chosen.name}")
-    rng = np.random.default_rng([config.seed, 1])
+    rng = generator(config.seed, 1)
     drawn = {
         s: _attributes(s, config.attributes, rng) for s in dict.fromkeys(chosen.attributes.values())
     }

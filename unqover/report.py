@@ -12,6 +12,7 @@ import pandas as pd
 
 from tda_bias.show.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached, value_needed
+from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Addition
 from tda_bias.store.settings import validated
 from unqover.answers import Answers
@@ -83,7 +84,7 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
     rows: list[dict[str, Any]] = []
     for scale in SCALES:
         for number, way in enumerate(_ways(answers)):
-            rng = np.random.default_rng([config.seed, 0, number])
+            rng = generator(config.seed, 0, number)
             row = _summary_row(answers, compared[scale], added[scale], way, config, rng)
             rows.append({"scale": scale, **row})
     return Report(
@@ -213,7 +214,7 @@ def _group_table(
                 opponents_alone=_described(answers),
                 n_resamples=config.n_bootstrap,
                 confidence=config.confidence,
-                rng=np.random.default_rng([config.seed, 2, number]),
+                rng=generator(config.seed, 2, number),
             )
             values = {"gamma": both.gamma, "low": sure.low, "high": sure.high}
             values |= {"p": sure.pvalue, "q": sure.qvalue, "eta": both.eta}
@@ -324,7 +325,7 @@ def _joint_table(answers: Answers, C: np.ndarray, config: InferenceConfig) -> pd
     names, gamma, cell = cells_of(answers, C)
     if gamma is None or min(map(len, names)) < 2:
         return pd.DataFrame()
-    rng = np.random.default_rng([config.seed, 3])
+    rng = generator(config.seed, 3)
     given = _sums(answers, C)
     member = Membership.of(given, cell)
     null = np.empty((config.n_flips, 3))

@@ -24,6 +24,7 @@ from tda_bias.models.attention import (
 )
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.models.load import auto_class, read_config
+from tda_bias.stats.seeds import generator
 from tda_bias.types import HeadId, InputError, RankBy
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def chosen_heads(
     places = chosen[["layer", "head"]].to_numpy(int).tolist()
     n_heads = run.category_map(category).shape[1]
     wanted = [HeadId(layer, head) for layer, head in places]
-    (drawn,) = random_sets(wanted, n_heads, 1, rng=np.random.default_rng(random_seed))
+    (drawn,) = random_sets(wanted, n_heads, 1, rng=generator(random_seed))
     every = run.top(10**9, category=category, by=by).set_index(["layer", "head"])
     return every.loc[[(head.layer, head.head) for head in drawn]].reset_index()
 

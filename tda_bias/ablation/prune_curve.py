@@ -24,7 +24,8 @@ from tda_bias.models.language_model import model_record
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.show.text import Finding, counted, interval_text, p_text
 from tda_bias.stats.clusters import cluster_mean
-from tda_bias.stats.resampling import generator, share_reached
+from tda_bias.stats.resampling import share_reached
+from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import Result

@@ -21,7 +21,9 @@ from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
 from tda_bias.show.text import Finding, counted, number_text, p_text
-from tda_bias.stats.resampling import standardised_ranks, two_sided_share
+from tda_bias.stats.correlation import permuted_correlation
+from tda_bias.stats.resampling import two_sided_share
+from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
@@ -134,7 +136,7 @@ def ablation_study(
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
         ShareDone: if the batches are shared by several processes and another one gathers.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     kinds, sets, n_possible = _head_sets(run, category, top, n_random, rng)
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
     arrays = (cache or Cache()).each([*removals, *slopes], progress=progress)
@@ -274,11 +276,11 @@ def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) 
             both = sized[[ranking, target]].dropna() if ranking != target else sized.iloc[:0]
             row[f"n_{name}"], rho, p = len(both), np.nan, np.nan
             if len(both) > 3:
-                first, second = standardised_ranks(both.to_numpy(float)).T
-                rho = float(first @ second)
-            if np.isfinite(rho):
-                null = rng.permuted(np.tile(first, (n_resamples, 1)), axis=1) @ second
-                p = two_sided_share(null, rho)
+                x, y = (both[column].to_numpy(float) for column in (ranking, target))
+                found = permuted_correlation(
+                    y, x, n_resamples=n_resamples, rng=rng, drawn="by shuffling"
+                )
+                rho, p = found.r, found.p_two_sided()
             row |= {f"rho_{name}": rho, f"p_{name}": p}
         rows.append(row)
     return pd.DataFrame(rows)

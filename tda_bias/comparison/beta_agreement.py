@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.comparison.head_maps import TwoRunsRecord, shared_category
+from tda_bias.comparison.paired import CHANCE, PairedItems, agreement_row
+from tda_bias.comparison.two_runs import TwoRunsRecord, shared_category
 from tda_bias.scores.stereoset import SCORINGS, log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.show.text import Finding, interval_text, number_text, p_text
-from tda_bias.stats.resampling import chance_correlation, generator
+from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Result
 from tda_bias.types import InputError
 
@@ -32,12 +33,11 @@ class BetaAgreementRecord(TwoRunsRecord):
     command: str = "compare beta"
 
 
-_CHANCE = ("r", "chance_low", "chance_high", "p")
 _RELIABILITY = ("reliability_before", "reliability_after", "corrected")
 _COLUMNS = {
     **dict.fromkeys(("quantity", "scoring", "over"), str),
     "n": int,
-    **dict.fromkeys((*_CHANCE, *_RELIABILITY), float),
+    **dict.fromkeys(("r", *CHANCE, *_RELIABILITY), float),
 }
 
 
@@ -130,14 +130,12 @@ def agreement(
     size = np.bincount(member)
     means = np.stack([np.bincount(member, values) / size for values in (x, y)])
     within = np.stack([x, y]) - means[:, member]
-
-    def row(over: str, values: Float[np.ndarray, "model item"], stratum: Any) -> dict[str, Any]:
-        found = chance_correlation(values[0], values[1], stratum, n_resamples, rng, of="values")
-        chance = dict(zip(_CHANCE, found, strict=True))
-        return {"over": over, "n": len(stratum), **chance, **dict.fromkeys(_RELIABILITY, np.nan)}
-
-    yield row("items", np.stack([x, y]), np.zeros_like(member))
-    yield row("items within targets", within, member)
+    draws: dict[str, Any] = {"of": "values", "n_resamples": n_resamples, "rng": rng}
+    unknown = dict.fromkeys(_RELIABILITY, np.nan)
+    yield agreement_row("items", PairedItems(x, y, member), **draws) | unknown
+    apart = PairedItems(within[0], within[1], cluster=member)
+    over = "items within targets"
+    yield agreement_row(over, apart, exchanged="within clusters", **draws) | unknown
     between, items = _components(means, within, size)
     variances, noise = np.diag(between), np.diag(items)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -146,8 +144,9 @@ def agreement(
         reliability = real / (real + noise / _n0(size))
         corrected = between[0, 1] / np.sqrt(variances.prod())
     known = [*reliability, corrected if (variances > 0).all() else np.nan]
-    targets = row("targets", means, np.zeros_like(size))
-    yield targets | dict(zip(_RELIABILITY, known, strict=True))
+    targets = PairedItems(means[0], means[1], cluster=np.arange(len(size)))
+    row = agreement_row("targets", targets, **draws)
+    yield row | dict(zip(_RELIABILITY, known, strict=True))
 
 
 def _components(

@@ -7,7 +7,7 @@ at the same relative depths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,26 +16,19 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
+from tda_bias.comparison.paired import CHANCE, PairedItems, agreement_row
+from tda_bias.comparison.two_runs import TwoRunsRecord, shared_category
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.stats.resampling import chance_correlation, generator, holm
-from tda_bias.store.record import HookedModelRecord, ModelRecord, RunRecord
+from tda_bias.stats.resampling import holm
+from tda_bias.stats.seeds import generator
+from tda_bias.store.record import HookedModelRecord
 from tda_bias.store.result import Result
 from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 # Settings of a run without which two maps are different quantities.
 _SAME = ("edges", "adjust")
-
-
-class TwoRunsRecord(RunRecord):
-    """Everything needed to repeat a comparison of two runs; ``model`` is the one before."""
-
-    after: ModelRecord
-    runs: tuple[str, str] = ("", "")
-    category: str
-    n_resamples: int
-    seed: int
 
 
 class HeadsComparisonRecord(TwoRunsRecord):
@@ -51,8 +44,7 @@ class HeadsComparisonRecord(TwoRunsRecord):
     same_weights: bool
 
 
-_CHANCE = ("rho", "chance_low", "chance_high", "p")
-_AGREEMENT = {"over": str, "n": int, **dict.fromkeys(_CHANCE, float)}
+_AGREEMENT = {"over": str, "n": int, **dict.fromkeys(("rho", *CHANCE), float)}
 _LAYERS = {"model": str, "layer": int, "depth": float, "value": float}
 _HEADS = {
     **dict.fromkeys(("layer", "head"), int),
@@ -195,20 +187,16 @@ def _agreement(
     first: _Map, other: _Map, matched: bool, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
     """Spearman over heads, where they are the same ones, and over relative depths."""
-
-    def row(over: str, x: np.ndarray, y: np.ndarray, stratum: np.ndarray) -> dict[str, Any]:
-        found = chance_correlation(x, y, stratum, n_resamples, rng, of="ranks")
-        return {"over": over, "n": len(x), **dict(zip(_CHANCE, found, strict=True))}
-
+    draws: dict[str, Any] = {"of": "ranks", "n_resamples": n_resamples, "rng": rng}
     if matched:
         known = np.isfinite(first.shown) & np.isfinite(other.shown)
-        x, y, layer = first.shown[known], other.shown[known], np.nonzero(known)[0]
-        yield row("heads", x, y, np.zeros_like(layer))
-        yield row("heads within layers", x, y, layer)
+        heads = PairedItems(first.shown[known], other.shown[known], cluster=np.nonzero(known)[0])
+        yield agreement_row("heads", heads, **draws)
+        yield agreement_row("heads within layers", heads, exchanged="within clusters", **draws)
     # At as many relative depths as the smaller model has layers.
     n = min(len(first.profile), len(other.profile))
     x, y = (np.interp(_depths(n), _depths(len(m.profile)), m.profile) for m in (first, other))
-    yield row("layers", x, y, np.zeros(n, dtype=int))
+    yield agreement_row("layers", PairedItems(x, y, cluster=np.arange(n)), **draws)
 
 
 def _depths(n: int) -> Float[np.ndarray, " layer"]:
@@ -243,23 +231,6 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
     return category
-
-
-def shared_category(before: Sequence[str], after: Sequence[str], category: str | None) -> str:
-    """The category asked for, or the only one that two runs share; else an ``InputError``."""
-    shared = [name for name in before if name in after]
-    if category in shared:
-        return category
-    if category is None and len(shared) == 1:
-        return shared[0]
-    if category is None and shared:
-        raise InputError(
-            f"both runs have several categories; give --category {' or '.join(shared)}"
-        )
-    raise InputError(
-        f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
-        f"got {category!r}"
-    )
 
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:

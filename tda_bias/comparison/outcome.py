@@ -15,8 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean, flip_pvalue
-from tda_bias.stats.resampling import generator, holm
+from tda_bias.comparison.paired import PairedItems
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean
+from tda_bias.stats.resampling import holm
+from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
 Kind = Literal["bias", "quality", "knowledge"]
@@ -142,16 +144,11 @@ def paired_change(
     over = "clusters" if n_clusters >= FEWEST_CLUSTERS else "items"
     cluster = known["cluster"].to_numpy() if over == "clusters" else np.arange(len(known))
     weight, before = (known[name].to_numpy(float) for name in ("weight", "before"))
-    each = known[after_columns].to_numpy(float) - before[:, None]
-    changes = weight @ each / weight.sum()
-    measured = cluster_mean(each.mean(1), cluster, weight=weight)
-    if len(changes) > 1:
-        measured = measured.plus(cluster_mean(changes))
+    paired = PairedItems(before, known[after_columns].to_numpy(float), cluster, weight)
+    changes, measured = paired.by_training(), paired.change()
     worst = np.nan if guard is None else _worst(measured, guard, len(known))
-    p = np.nan
-    if tested:
-        difference, rng = weight * each.mean(1), generator(seed, "flips")
-        p = flip_pvalue(difference, cluster, n_resamples=n_flips, rng=rng)
+    rng = generator(seed, "flips")
+    p = paired.p_change(n_flips=n_flips, rng=rng) if tested else np.nan
     low, high = measured.limits(confidence)
     few = "" if measured.clusters >= FEWEST_CLUSTERS else "fewer than five items have no interval"
     if measured.error == 0 and tested and not few:

@@ -23,12 +23,13 @@ from tda_bias.crossref.rank_tests import (
     SUMMARIES,
     correlations,
     head_map,
-    power,
     usable_covariates,
 )
 from tda_bias.heads.tables import map_columns
 from tda_bias.scores.stereoset import log_odds
 from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.stats.correlation import power
+from tda_bias.stats.seeds import generator
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes, open_run
@@ -150,7 +151,7 @@ def cross_reference(
         preferences = [name for name in _PREFERENCES if name in table]
 
     def draws(number: int) -> dict[str, Any]:
-        return {"n_resamples": n_resamples, "rng": np.random.default_rng([seed, number])}
+        return {"n_resamples": n_resamples, "rng": generator(seed, number)}
 
     every = [*quantities, *preferences]
     tests = [correlations(table, every, **draws(0))]

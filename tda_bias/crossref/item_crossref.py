@@ -18,11 +18,12 @@ import pandas as pd
 from pydantic import Field
 
 from tda_bias.crossref.crossref import same_model
-from tda_bias.crossref.rank_tests import column_tests, power
+from tda_bias.crossref.rank_tests import column_table
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.show.text import Finding, counted
-from tda_bias.stats.resampling import generator, permutations_within
+from tda_bias.stats.correlation import column_tests, permutations_within, power
+from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
@@ -167,20 +168,21 @@ def item_tests(
                 for dim, columns in enumerate(np.moveaxis(values[place][used], 1, 0))
             }
             # Together, so that p is family-wise over heads, measures and dimensions.
-            tests, needed = column_tests(
+            tests = column_tests(
                 np.hstack(list(parts.values())).astype(float),
                 quantity[used],
                 orders,
                 covariates=covariates if way == "length" else None,
             )
+            table = column_table(tests)
             n_heads = next(iter(measured.values())).shape[-1]
             for number, (measure, dim) in enumerate(parts):
                 about = {"category": category, "way": way, "measure": measure, "dim": dim}
                 where = _places(heads.layers, n_heads, about)
                 rows = slice(number * len(where), (number + 1) * len(where))
-                own = where.join(tests.iloc[rows].reset_index(drop=True))
+                own = where.join(table.iloc[rows].reset_index(drop=True))
                 tables.append(own)
-                summaries.append({**about, **_summary(own, int(used.sum()), needed)})
+                summaries.append({**about, **_summary(own, int(used.sum()), tests.needed)})
     return pd.concat(tables, ignore_index=True), pd.DataFrame(summaries), left_out
 
 

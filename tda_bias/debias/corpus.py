@@ -28,7 +28,7 @@ from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.scores.texts import split_triples
 from tda_bias.show.text import counted
 from tda_bias.sources import NeutralText, load_neutral_text, of_environment
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.seeds import generator
 from tda_bias.store.settings import given_as
 from tda_bias.triples import Source, read_triples
 from tda_bias.twins import Twins, make_twins, twins_in
@@ -299,7 +299,7 @@ def neutral_text(
         )
     # Parts follow each other in the text: what is reported on lies far from what was learned.
     cuts = np.linspace(0, whole.of, 4).astype(int)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     parts = {}
     for (name, n), a, b in zip(sizes.items(), cuts, cuts[1:], strict=False):
         drawn = np.sort(rng.choice(np.arange(a, b), min(n, b - a), replace=False))

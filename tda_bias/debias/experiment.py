@@ -58,7 +58,7 @@ from tda_bias.models.hooks import Computing, require_separate_heads
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.logits import tempered
 from tda_bias.show.text import counted
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, Part, Shard, Team, texts_hash
 from tda_bias.store.files import now, to_json, write_text
 from tda_bias.triples import triple_ids

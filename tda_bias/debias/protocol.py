@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tda_bias.stats.seeds import generator
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
 How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
@@ -360,8 +361,6 @@ def folds(
         InputError: if there are fewer targets than folds, or too few to train, validate and test,
             or no item of a fold has a twin to train with.
     """
-    from tda_bias.stats.resampling import generator  # here: `tdabias debias --help` is to be fast
-
     target = np.array([triple.group for triple in triples])
     names, size = np.unique(target, return_counts=True)
     fewest = max(protocol.n_folds, _FEWEST_TARGETS)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from tda_bias.ablation.edits import TOLERANCE, logits_of, new_model_folder
 from tda_bias.ablation.head_weights import Slice, export_record, head_slices
+from tda_bias.comparison.paired import PairedItems
 from tda_bias.debias.corpus import SELF
 from tda_bias.debias.experiment import PROTOCOL, Experiment, learner_of
 from tda_bias.debias.learners import HeadLora
@@ -35,8 +36,8 @@ from tda_bias.show.table import Column, TableSpec
 from tda_bias.show.tables import markdown
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.sources import hash_of
-from tda_bias.stats.clusters import cluster_mean, flip_pvalue
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.seeds import generator
 from tda_bias.store.files import now, read_text, to_json, write_text
 from tda_bias.store.record import RunRecord
 from tda_bias.triples import load_triples
@@ -426,10 +427,10 @@ def look(
     (group, before), (_, after) = (_read(items, load_model()) for load_model in load)
     if len(set(group)) < 2:
         raise InputError(f"a confirmation needs two targets or more; got {len(set(group))}")
-    change = after - before
-    mean = cluster_mean(change, group)
+    paired, change = PairedItems(before, after, np.asarray(group)), after - before
+    mean = paired.change()
     low, high = mean.limits()
-    p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
+    p = paired.p_change(rng=generator(seed, "signs of targets"))
     both_low, both_high = cluster_mean(before + after, group).limits()
     fell = abs(after.mean()) < abs(before.mean()) and p < 0.05
     sure = after.mean() * before.mean() > 0 or both_low > 0 or both_high < 0

@@ -24,7 +24,7 @@ from tda_bias.models.hooks import Computing
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.show.text import counted
-from tda_bias.stats.resampling import tolerance
+from tda_bias.stats.resampling import rounding
 from tda_bias.types import InputError
 
 _LARGEST_GRADIENT = 1.0
@@ -192,8 +192,8 @@ def passes(protocol: Protocol, gained: Iterable[float], perplexity: float = 0.0)
     A loss of exactly what is allowed passes, whatever rounding makes of it.
     """
     points, share = protocol.allowed, protocol.allowed / 100
-    kept = all(-of_score <= points + tolerance(points) for of_score in gained)
-    return bool(kept and perplexity <= share + tolerance(share))
+    kept = all(-of_score <= points + rounding(points) for of_score in gained)
+    return bool(kept and perplexity <= share + rounding(share))
 
 
 def keeps_language(now: Check, before: Check, protocol: Protocol) -> bool:

@@ -30,16 +30,19 @@ from tda_bias.heads.hot_spots import (
     location_under_flips,
     z_over_heads,
 )
-from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
+from tda_bias.heads.resampled import relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.stats.correlation import standardised_ranks
 from tda_bias.stats.resampling import (
-    generator,
     holm,
+    permutation_pvalue,
     share_reached,
-    standardised_ranks,
+    threshold,
     value_needed,
 )
+from tda_bias.stats.seeds import generator
+from tda_bias.stats.sign_flips import random_signs
 from tda_bias.store.cache import Cache, Part
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import Result
@@ -48,6 +51,8 @@ from tda_bias.types import InputError
 
 By = Literal["evidence", "location"]
 LEVEL = 0.05
+# Standardised values of a map that are closer are ties.
+_TIE = 1e-9
 
 
 def saved_groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
@@ -258,7 +263,7 @@ def _maps(
             draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
             null = location_under_exchange(draws, rows)
         else:
-            null = location_under_flips(random_flips(n, n_resamples, rng), rows[:n])
+            null = location_under_flips(random_signs((n_resamples, n), rng), rows[:n])
         observed = contrast.location_twin if twins else contrast.location
         mean = observed.reshape(dims, -1).mean(0), null.reshape(n_resamples, dims, -1).mean(1)
         return np.nan_to_num(mean[0], nan=1.0), np.nan_to_num(mean[1], nan=1.0)
@@ -278,8 +283,8 @@ def _standardised(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row
 
 def _pvalues(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
     """P of every row among all of them: (1 + others at least as large) over all."""
-    below = [np.searchsorted(np.sort(head), head - 1e-9) for head in maps.T]
-    return np.asarray((len(maps) - np.stack(below, axis=1)) / len(maps))
+    below = [np.searchsorted(np.sort(head), threshold(head, tolerance=_TIE)) for head in maps.T]
+    return permutation_pvalue(len(maps) - np.stack(below, axis=1), len(maps), exact=True)
 
 
 # -- other data ------------------------------------------------------------------------------------

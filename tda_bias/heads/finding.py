@@ -11,7 +11,7 @@ import pandas as pd
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
-from tda_bias.stats.resampling import spearman_over_items
+from tda_bias.stats.correlation import spearman_over_items
 from tda_bias.types import HeadId
 
 # Rankings that are z-values of a test, and the test.

@@ -26,7 +26,7 @@ from tda_bias.heads.group_statistic import (
     statistic_from_gram,
     version_products,
 )
-from tda_bias.stats.resampling import spearman
+from tda_bias.stats.correlation import spearman
 from tda_bias.store.identity import identity
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_columns

@@ -30,7 +30,7 @@ from tda_bias.heads.result import NULLS, HeadBias, HeadsRecord
 from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, OpenCache, Part
 from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins

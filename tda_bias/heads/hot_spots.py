@@ -23,13 +23,20 @@ from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.resampled import (
     BLOCK,
     VersionDraws,
+    label_flips,
     paired_terms,
-    random_flips,
     relative_terms,
-    sign_flips,
     version_draws,
 )
-from tda_bias.stats.resampling import benjamini_hochberg, generator, permutation_pvalue
+from tda_bias.stats.resampling import (
+    SINGLE_PRECISION,
+    benjamini_hochberg,
+    family_wise_share,
+    permutation_pvalue,
+    threshold,
+)
+from tda_bias.stats.seeds import generator
+from tda_bias.stats.sign_flips import random_signs
 
 # Where the distribution of a head's map value under exchange is kept.
 NULL_QUANTILES = np.linspace(0.0, 1.0, 41)
@@ -38,8 +45,8 @@ _BLOCK = 200_000
 # Null values of the location held at once in single precision; beyond, draws are worked off in
 # blocks.
 _BLOCK_VALUES = 1_000_000
-# Null values are in single precision: closer ones are ties.
-_TIE = 1e-5
+# Values of a map in single precision, over their SD under exchange: closer ones are ties.
+_STANDARDISED = 1e-4
 
 
 # -- the location of one group ---------------------------------------------------------------------
@@ -103,16 +110,15 @@ def location_test(
 
     The draws are ``exact`` where they are all arrangements there are. NaN stays NaN.
     """
-    threshold = observed - _TIE * np.maximum(1.0, observed)
-    mean, sd, reached = null_summary(null, threshold)
+    limit = threshold(observed, tolerance=SINGLE_PRECISION * np.maximum(1.0, observed))
+    mean, sd, reached = null_summary(null, limit)
     single = permutation_pvalue(reached, len(null), exact)
     usable = np.isfinite(observed) & (sd > 0)
     family = np.full(observed.shape, np.nan)
     if usable.any():
         largest = largest_standardised(null, usable, mean, sd)
-        size = (threshold[usable] - mean[usable]) / sd[usable]
-        count = len(null) - np.searchsorted(np.sort(largest), size)
-        family[usable] = permutation_pvalue(count, len(null), exact)
+        size = (limit[usable] - mean[usable]) / sd[usable]  # ties are counted in the limit
+        family[usable] = family_wise_share(largest, size, exact=exact, tolerance=0.0)
     return np.where(np.isfinite(observed), single, np.nan), family
 
 
@@ -128,11 +134,11 @@ def location_tests(
     contrast, n, n_resamples = result.contrast, result.versions.n, config.n_permutations
     rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
     rng = partial(generator, config.seed, result.category, result.group)
-    flips = sign_flips(n, n_resamples, rng("location"))
+    flips = label_flips(n, n_resamples, rng("location"))
     null = location_under_flips(flips.signs, rows[:n])
     tests = {"location": location_test(contrast.location.ravel(), null, exact=flips.exact)}
     if flips.exact:  # the map needs as many draws of every group
-        null = location_under_flips(random_flips(n, n_resamples, rng("locations")), rows[:n])
+        null = location_under_flips(random_signs((n_resamples, n), rng("locations")), rows[:n])
     nulls = {"location": null}
     if result.has_twins:
         draws = version_draws(result.versions, n_resamples, rng("location of twins"))
@@ -225,7 +231,7 @@ def map_with_tests(
     z: Float[np.ndarray, " head"], null: Float[np.ndarray, "resample head"]
 ) -> HotSpots:
     """A map with its tests, from the same map under every draw."""
-    mean, sd, reached = null_summary(null, z - _TIE)
+    mean, sd, reached = null_summary(null, threshold(z, tolerance=SINGLE_PRECISION))
     pvalue = permutation_pvalue(reached, len(null), exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
     # Each head standardised by its null mean and SD: p of the largest, and its 95 % point.
@@ -233,9 +239,8 @@ def map_with_tests(
     pvalue_max, critical = np.full(z.shape, np.nan), float("nan")
     if usable.any():
         size = (z[usable] - mean[usable]) / sd[usable]
-        largest = np.sort(largest_standardised(null, usable, mean, sd))
-        above = len(null) - np.searchsorted(largest, size - 1e-4)
-        pvalue_max[usable] = permutation_pvalue(above, len(null), exact=False)
+        largest = largest_standardised(null, usable, mean, sd)
+        pvalue_max[usable] = family_wise_share(largest, size, tolerance=_STANDARDISED)
         critical = float(np.quantile(largest, 0.95))
     ascending = np.sort(np.ascontiguousarray(null.T), axis=1)
     places = np.round(NULL_QUANTILES * (len(null) - 1)).astype(int)
@@ -335,7 +340,7 @@ def flipped(
 ) -> Exchanged:
     """A group's terms, means over dimensions, under flips of the labels within contexts."""
     n = len(terms)
-    return terms.mean(1).reshape(n, -1), np.ones(n), random_flips(n, n_resamples, rng)
+    return terms.mean(1).reshape(n, -1), np.ones(n), random_signs((n_resamples, n), rng)
 
 
 def exchanged(result: GroupResult, n_resamples: int, rng: np.random.Generator) -> Exchanged:

@@ -1,7 +1,7 @@
 """p-values of the head statistic from resampling: pure arrays in, pure arrays out.
 
 All of them work on the 2 n squared distances q of ``GroupStatistic``. What is exchanged is defined
-once, in ``sign_flips`` (the two labels of a context) and ``relabellings`` (any texts of the two
+once, in ``label_flips`` (the two labels of a context) and ``relabellings`` (any texts of the two
 clusters); all heads share one set of draws.
 """
 
@@ -20,17 +20,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupStatistic, Versions
-from tda_bias.stats.resampling import (
-    Exchanges,
-    exchanges,
-    family_wise_share,
-    permutation_pvalue,
-    tolerance,
-)
+from tda_bias.stats.resampling import family_wise_share, permutation_pvalue, threshold
+from tda_bias.stats.sign_flips import ENUMERATED, exchanges, sign_flips
 
-# Enumerated instead of sampled: 2^12 sign flips, and relabellings up to about the same number.
-EXACT_PAIRS = 12
-EXACT_RELABELLINGS = 4096
 # Draws are worked off in blocks of about this many numbers: memory does not grow with them, and
 # a block stays in the processor's cache.
 BLOCK = 100_000
@@ -92,11 +84,7 @@ def version_draws(
     single twin per context this flips the sign of its difference.
     """
     size = np.array([len(members) for members in versions.members], dtype=np.int64)
-    if enumerated:
-        drawn = exchanges(size, n_resamples, rng)
-    else:
-        member = rng.integers(0, size, size=(n_resamples, len(size)))
-        drawn = Exchanges(member, exact=False)
+    drawn = exchanges(size, n_resamples, rng, enumerated=enumerated)
     return VersionDraws(
         signs=versions.weights(drawn.member),
         given=versions.given,
@@ -106,29 +94,19 @@ def version_draws(
     )
 
 
-def sign_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
-    """Flips of the two labels within n contexts: all 2^n for n <= ``EXACT_PAIRS``, else random."""
-    given = np.ones(n)
-    if n <= EXACT_PAIRS:
-        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-        return Draws(1.0 - 2.0 * bits, given, exact=True)
-    return Draws(random_flips(n, n_resamples, rng), given, exact=False)
-
-
-def random_flips(
-    n: int, n_resamples: int, rng: np.random.Generator
-) -> Float[np.ndarray, "resample n"]:
-    """Random signs, also where all of them could be enumerated."""
-    return np.asarray(1.0 - 2.0 * rng.integers(0, 2, size=(n_resamples, n), dtype=np.int8))
+def label_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
+    """Flips of the two labels within n contexts: all 2^n for n <= 12, else random ones."""
+    flips = sign_flips(n, n_resamples, rng)
+    return Draws(flips.signs, np.ones(n), exact=flips.exact)
 
 
 def relabellings(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
     """Relabellings of n stereotype (-1) and n anti-stereotype (+1) texts, contexts ignored.
 
-    All C(2n, n) where these are at most ``EXACT_RELABELLINGS``, else random ones.
+    All C(2n, n) where these are at most ``ENUMERATED``, else random ones.
     """
     given = np.repeat(np.array([-1.0, 1.0]), n)
-    if comb(2 * n, n) <= EXACT_RELABELLINGS:
+    if comb(2 * n, n) <= ENUMERATED:
         chosen = np.array(list(combinations(range(2 * n), n)))
         signs = np.full((len(chosen), 2 * n), -1.0)
         np.put_along_axis(signs, chosen, 1.0, axis=1)
@@ -147,7 +125,7 @@ def paired_test(
     Null hypothesis: the stereotype and the anti-stereotype text of a context are exchangeable. The
     same flips serve all heads. Exact by enumeration for n <= 12.
     """
-    return two_sided(sign_flips(stat.n, n_resamples, rng), paired_terms(stat))
+    return two_sided(label_flips(stat.n, n_resamples, rng), paired_terms(stat))
 
 
 def paired_terms(stat: GroupStatistic) -> Float[np.ndarray, "n ..."]:
@@ -174,13 +152,12 @@ def _denominator(stat: GroupStatistic) -> np.ndarray:
 def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
     """Share of draws whose statistic is at least as far from 0 as the observed one; NaN stays NaN.
 
-    ``terms`` are each unit's share of every statistic: ``paired_terms`` for ``sign_flips``,
+    ``terms`` are each unit's share of every statistic: ``paired_terms`` for ``label_flips``,
     ``label_terms`` for ``relabellings``.
     """
     flat = terms.reshape(len(terms), -1)
     size = np.abs(draws.given @ flat)
-    threshold = size - tolerance(size)
-    reached = torch.from_numpy(threshold)
+    reached = torch.from_numpy(threshold(size))
     count = torch.stack([(null >= reached).sum(0) for null in draws.sizes(flat)]).sum(0).numpy()
     pvalue = permutation_pvalue(count, len(draws.signs), draws.exact)
     return np.where(np.isnan(size), np.nan, pvalue).reshape(terms.shape[1:])

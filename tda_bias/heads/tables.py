@@ -22,16 +22,18 @@ from tda_bias.heads.hot_spots import (
     z_over_heads,
 )
 from tda_bias.heads.resampled import (
+    label_flips,
     label_terms,
     max_z,
     paired_terms,
     paper_pvalue,
     relabellings,
-    sign_flips,
     two_sided,
     version_draws,
 )
-from tda_bias.stats.resampling import benjamini_hochberg, generator, spearman_over_items
+from tda_bias.stats.correlation import spearman_over_items
+from tda_bias.stats.resampling import benjamini_hochberg
+from tda_bias.stats.seeds import generator
 from tda_bias.store.record import Number, RecordPart
 from tda_bias.types import InputError, RankBy, in_order
 
@@ -154,7 +156,7 @@ def head_table(
 def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarray]:
     stat, n = result.statistic, result.statistic.n
     rng = generator(config.seed, "heads", result.category, result.group)
-    flips, paired = sign_flips(n, config.n_permutations, rng), paired_terms(stat)
+    flips, paired = label_flips(n, config.n_permutations, rng), paired_terms(stat)
     labels, texts = relabellings(n, config.n_permutations, rng), label_terms(stat)
     paper = paper_pvalue(stat)
     pvalues = {

@@ -23,7 +23,9 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
 from tda_bias.show.tables import markdown, paper_table, write_table
 from tda_bias.show.text import counted, number_text
-from tda_bias.stats.resampling import spearman_over_items, two_sided_share
+from tda_bias.stats.correlation import spearman_over_items
+from tda_bias.stats.resampling import two_sided_share
+from tda_bias.stats.seeds import generator
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run
 from tda_bias.types import STARTER_CAUTION, HeadId, RankBy
@@ -372,7 +374,7 @@ def overlaps(result: HeadBias) -> str:
 
 def edge_heads(result: HeadBias) -> str:
     """First and last heads against the others of their layers, with heads permuted in layers."""
-    parts, rng = [], np.random.default_rng(0)
+    parts, rng = [], generator(0)
     for category in result.categories:
         values = result.category_map(category, by=_BY)
         if values.shape[1] < 3:

@@ -22,9 +22,9 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.crossref.rank_tests import power
 from tda_bias.show.text import Finding, counted, number_text
-from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
+from tda_bias.stats.correlation import permuted_correlation, power
+from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
@@ -143,21 +143,13 @@ def _correlation(
     n_resamples: int,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    first, second = standardised_ranks(x), standardised_ranks(y)
-    rho = float(first @ second)
-    if np.isnan(rho):
-        return {"spearman": np.nan, "p": np.nan, "p_within_layers": np.nan}
-    everywhere = rng.permuted(np.tile(first, (n_resamples, 1)), axis=1) @ second
-    inside = np.tile(first, (n_resamples, 1))
-    by_layers = 0.0  # what the layers' means alone give
-    for number in np.unique(layer):
-        places = np.flatnonzero(layer == number)
-        inside[:, places] = rng.permuted(inside[:, places], axis=1)
-        by_layers += first[places].sum() * second[places].mean()
+    draws: dict[str, Any] = {"n_resamples": n_resamples, "rng": rng, "drawn": "by shuffling"}
+    everywhere = permuted_correlation(y, x, **draws)
+    within_layers = permuted_correlation(y, x, layer, **draws)
     return {
-        "spearman": rho,
-        "p": two_sided_share(everywhere, rho),
-        "p_within_layers": two_sided_share(inside @ second - by_layers, rho - by_layers),
+        "spearman": everywhere.r,
+        "p": everywhere.p_two_sided(),
+        "p_within_layers": within_layers.p_two_sided(),
     }
 
 

@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
-from tda_bias.crossref.rank_tests import power
 from tda_bias.plots.heads import named_map
 from tda_bias.scores.stereoset import log_odds
 from tda_bias.show.figures import (
@@ -31,6 +30,7 @@ from tda_bias.show.figures import (
     print_style,
 )
 from tda_bias.show.text import counted
+from tda_bias.stats.correlation import power
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

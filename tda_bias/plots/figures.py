@@ -15,7 +15,6 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
-from tda_bias.crossref.rank_tests import power
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
 from tda_bias.heads.items import ExamplePattern
@@ -61,6 +60,7 @@ from tda_bias.show.figures import (
     print_figure,
 )
 from tda_bias.show.text import counted
+from tda_bias.stats.correlation import power
 from tda_bias.store.run import Run
 from tda_bias.types import CATEGORIES, HeadId
 

@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
 from tda_bias.show.text import counted, number_text
+from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def plot_reliability(result: HeadBias, *, ax: Axes) -> Axes:
     A diamond is the map's correlation with its own mean under flipped labels: what is reliable
     without any effect.
     """
-    rng = np.random.default_rng(0)
+    rng = generator(0)
     for number, category in enumerate(result.categories):
         values = result.groups.loc[result.groups["category"] == category, "reliability"]
         c = result.controls(category)

@@ -25,6 +25,7 @@ from tda_bias.heads.resampled import (
     two_sided,
 )
 from tda_bias.show.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
+from tda_bias.stats.seeds import generator
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import Attention
@@ -81,7 +82,7 @@ def plot_swap(*, axes: Sequence[Axes]) -> Sequence[Axes]:
 
     Source: Varadarajan & Songdechakraiwut, figure 3.
     """
-    rng = np.random.default_rng(1)
+    rng = generator(1)
     first, second = (
         np.sort(
             place + width * rng.normal(size=(_TEXTS, 1)) + rng.uniform(0, 0.25, (_TEXTS, _STEPS))
@@ -234,7 +235,7 @@ def calibration(*, n_groups: int, n_resamples: int = 499) -> dict[str, Float[np.
     """p-values of ``paper``, ``paired`` and ``label`` on simulated groups without any effect."""
     by_test: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
     for index in range(n_groups):
-        rng = np.random.default_rng([0, index])
+        rng = generator(0, index)
         group = simulated_group(rng)
         by_test["paper"].append(paper_pvalue(group))
         by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng))

@@ -22,14 +22,14 @@ from jaxtyping import Float, Int
 
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import SCORINGS, Scoring, log_odds, parts, text_columns
-from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, flip_pvalue
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.stats.resampling import (
     benjamini_hochberg,
-    exchanges,
-    generator,
     share_reached,
     smallest_effect,
 )
+from tda_bias.stats.seeds import generator
+from tda_bias.stats.sign_flips import exchanges, flip_pvalue
 from tda_bias.types import InputError
 
 # Exchanges are worked off in blocks of so many.

@@ -24,6 +24,7 @@ from tda_bias.models.logits import in_tiles, logits_at, refuse_undefined, token_
 from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree
 from tda_bias.models.scoring import LOGITS, Scorer, TreePass
 from tda_bias.models.token_trees import Rows
+from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, Progress
 
 WIDTH = 1024
@@ -118,7 +119,7 @@ def text_windows(
     ends = ends[: ends.index(len(tokens)) + 1]
     chosen = np.arange(len(ends))
     if sample is not None and sample < len(ends):
-        chosen = np.sort(np.random.default_rng(seed).choice(len(ends), sample, replace=False))
+        chosen = np.sort(generator(seed).choice(len(ends), sample, replace=False))
     ids, first = [], []
     for number in chosen:
         begin = int(number) * stride

@@ -1,4 +1,4 @@
-"""Inference over clusters of items (targets, folds, occupations): one interval and one test.
+"""Intervals over clusters of items (targets, folds, occupations): one rule for all.
 
 Items of a cluster resemble each other, so clusters are the sample, and they are few. The interval
 is Student's with the cluster-robust standard error CR2 and Satterthwaite's degrees of freedom;
@@ -10,20 +10,20 @@ Source: Bell & McCaffrey (2002); Pustejovsky & Tipton (2018).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.stats.resampling import exchanges, smallest_effect, two_sided_share
+from tda_bias.stats.resampling import smallest_effect
 
 # With fewer clusters there is no interval. With five it covers what it promises, and the smallest
 # p of all sign flips is 2 / 2^5 = .0625.
 FEWEST_CLUSTERS = 5
-# What is nearer to another number, or to a perfect correlation, differs from it by rounding.
+# What is nearer to another number differs from it by rounding; a smaller standard error is none.
 _NOTHING = 1e-12
 
 
@@ -95,7 +95,17 @@ class ClusterMean:
     def _quantile(self, confidence: float) -> float:
         if self.clusters < FEWEST_CLUSTERS:
             return float("nan")
-        return float(stats.t.ppf((1 + confidence) / 2, self.df))
+        return student_quantile(self.df, confidence)
+
+
+def student_quantile(df: float, confidence: float) -> float:
+    """Standard errors from the middle to either limit of Student's interval.
+
+    Example:
+        >>> round(student_quantile(9, 0.95), 2)
+        2.26
+    """
+    return float(stats.t.ppf((1 + confidence) / 2, df))
 
 
 def cluster_mean(
@@ -110,7 +120,15 @@ def cluster_mean(
     weighted residuals, the variance is the sum of r^2 / (1 - a) over the squared weight, and with
     b = a^2 / (1 - a) the degrees of freedom are 1 / (sum a^2 + (sum b)^2 - sum b^2).
 
-    Items with NaN are left out. Without ``cluster`` each item is its own; weights are above 0.
+    Args:
+        values: Of the items; those with NaN are left out.
+        cluster: The cluster of every item; each is its own if None.
+        weight: Of the items, above 0; all alike if None.
+
+    Example:
+        >>> found = cluster_mean(np.array([1.0, 3.0, 2.0, 6.0]), ["a", "a", "b", "c"])
+        >>> found.mean, found.clusters, round(found.error, 2), round(found.df, 2)
+        (3.0, 3, 1.41, 1.8)
     """
     known = np.isfinite(values)
     y = np.asarray(values, float)[known]
@@ -140,8 +158,19 @@ def jackknife_mean(
     distance from the mean away. So 1 / a - 1 times the change of any quantity is, to first order,
     what the cluster's own value is for a mean.
 
-    ``whole`` is the quantity, such as a norm, and ``without`` the same without each cluster in
-    turn. Its standard error is NaN where a value is not finite.
+    Args:
+        whole: The quantity, such as a norm.
+        without: The same without each cluster in turn.
+        weight: Of the clusters; all alike if None.
+
+    Returns:
+        The quantity with its standard error, NaN where a value is not finite.
+
+    Example:
+        >>> values = np.array([1.0, 2.0, 4.0, 5.0, 8.0])
+        >>> without = np.array([np.delete(values, k).mean() for k in range(5)])
+        >>> jackknife_mean(4.0, without).error == cluster_mean(values).error
+        True
     """
     n = len(without)
     w = np.ones(n) if weight is None else weight
@@ -154,33 +183,47 @@ def jackknife_mean(
     return replace(cluster_mean(values, weight=w), mean=whole)
 
 
-def spearman_limits(rho: float, n: int) -> tuple[float, float]:
-    """95 % interval of a rank correlation over n clusters with one value each; NaN where all agree.
-
-    On Fisher's scale; a jackknife covers too little there.
-
-    Source: Bonett & Wright (2000).
-    """
-    if n < FEWEST_CLUSTERS or 1 - abs(rho) < _NOTHING:
-        return float("nan"), float("nan")
-    half = stats.norm.ppf(0.975) * np.sqrt((1 + rho**2 / 2) / (n - 3))
-    low, high = np.tanh(np.arctanh(rho) + half * np.array([-1, 1]))
-    return float(low), float(high)
-
-
-def flip_pvalue(
-    values: Float[np.ndarray, " item"],
-    cluster: Sequence[Any] | np.ndarray,
+def resampled_error(
+    statistic: Callable[[Float[np.ndarray, " unit"]], Float[np.ndarray, "..."]],
+    strata: Int[np.ndarray, " unit"],
     *,
-    n_resamples: int = 9999,
+    n_resamples: int,
     rng: np.random.Generator,
-) -> float:
-    """Two-sided p of a sum when whole clusters change their sign: of "no effect in new clusters".
+) -> Float[np.ndarray, "..."]:
+    """Standard errors by the bootstrap, of what is made of pairs of units.
 
-    Exact for effects of clusters that are symmetric about 0; all flips of up to 12 clusters, so
-    many random ones of more. No value may be NaN.
+    Args:
+        statistic: The numbers, from weights of the units; NaN where they are undefined.
+        strata: As many units as a stratum has are drawn of it, with replacement.
+        n_resamples: Draws.
+        rng: Of the draws.
+
+    Returns:
+        One standard error per number, over the draws in which it is defined; NaN where it does not
+        vary.
+
+    Example:
+        >>> values = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        >>> error = resampled_error(
+        ...     lambda weight: np.average(values, weights=weight),
+        ...     np.zeros(5, int), n_resamples=4000, rng=np.random.default_rng(0),
+        ... )
+        >>> round(float(error), 1), round(float(values.std() / 5**0.5), 1)
+        (0.6, 0.6)
     """
-    number = np.unique(np.asarray(cluster), return_inverse=True)[1]
-    sums = np.bincount(number, weights=values)
-    drawn = exchanges(np.full(len(sums), 2), n_resamples, rng)
-    return two_sided_share((1 - 2 * drawn.member) @ sums, float(sums.sum()), exact=drawn.exact)
+    observed = statistic(np.ones(len(strata)))
+    total = np.zeros_like(observed)
+    squares, counts = np.zeros_like(observed), np.zeros_like(observed)
+    for _ in range(n_resamples):
+        weight = np.zeros(len(strata))
+        for stratum in np.unique(strata):
+            members = np.flatnonzero(strata == stratum)
+            weight += np.bincount(rng.choice(members, len(members)), minlength=len(strata))
+        off = statistic(weight) - observed
+        known = np.isfinite(off)
+        total += np.where(known, off, 0.0)
+        squares += np.where(known, off**2, 0.0)
+        counts += known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = (squares - total**2 / counts) / (counts - 1)
+        return np.asarray(np.sqrt(np.where(variance > _NOTHING**2, variance, np.nan)))

@@ -1,84 +1,46 @@
-"""Permutations, rank correlations, p- and q-values: once, for all packages.
+"""p-values from resampling, their ties and corrections: once, for all packages.
 
 Pure arrays in, numbers out. A value is undefined (NaN) where it cannot be computed, never 0.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-# Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
-ENUMERATED = 4096
+# What is closer than this in single precision is equal: the default of ``threshold`` is for double.
+SINGLE_PRECISION = 1e-5
+
+# How close values may lie to be equal: a number, or one for every test.
+Tolerance = Float[np.ndarray, "..."] | float
 
 
-# -- random draws ----------------------------------------------------------------------------------
+def rounding(size: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "..."]:
+    """What rounding of double precision makes of a value: 1e-12 plus a billionth of its size.
 
-
-def generator(seed: int, *names: str) -> np.random.Generator:
-    """A separate generator for everything that has a name: the order of calls does not matter."""
-    digest = hashlib.blake2b("\0".join(names).encode(), digest_size=8).digest()
-    return np.random.default_rng([seed, int.from_bytes(digest, "little")])
-
-
-def permutations_within(
-    strata: Sequence[str] | np.ndarray, n: int, rng: np.random.Generator
-) -> Int[np.ndarray, "draw item"]:
-    """Random orders of items that exchange items of the same stratum only."""
-    labels = np.asarray(strata)
-    drawn = np.tile(np.arange(len(labels)), (n, 1))
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        drawn[:, members] = members[np.argsort(rng.random((n, len(members))), axis=1)]
-    return drawn
-
-
-@dataclass(frozen=True)
-class Exchanges:
-    """Which member of every set stands for its first one in each draw; 0 is that one itself.
-
-    ``exact`` if these are all arrangements there are.
-    """
-
-    member: Int[np.ndarray, "draw set"]
-    exact: bool
-
-    def __len__(self) -> int:
-        return len(self.member)
-
-
-def exchanges(
-    size: Int[np.ndarray, " set"], n_resamples: int, rng: np.random.Generator
-) -> Exchanges:
-    """Exchanges of an original with its twins: one member of each set, all alike probable.
-
-    For sets of two this is the sign flip of their difference. Up to ``ENUMERATED`` arrangements are
-    enumerated, of more so many are drawn.
-    """
-    if np.sum(np.log2(size)) <= np.log2(ENUMERATED):
-        every = np.indices(tuple(size)).reshape(len(size), -1).T
-        return Exchanges(every, exact=True)
-    return Exchanges(rng.integers(0, size, size=(n_resamples, len(size))), exact=False)
-
-
-# -- p-values --------------------------------------------------------------------------------------
-
-
-def tolerance(size: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "..."]:
-    """The one tie rule: values closer than this are equal, whatever rounding makes of them.
-
-    1e-12 plus a billionth of the size of the observed value: far above rounding errors of double
-    precision, far below any difference that data could show.
+    Far above rounding errors, far below any difference that data could show.
     """
     return np.asarray(1e-12 + 1e-9 * np.abs(size))
+
+
+def threshold(
+    observed: Float[np.ndarray, "..."] | float, *, tolerance: Tolerance | None = None
+) -> Float[np.ndarray, "..."]:
+    """The one tie rule: what reaches this is as large as the observed value.
+
+    Args:
+        observed: Values; NaN stays NaN.
+        tolerance: How close values are equal, whatever rounding makes of them; ``rounding`` of the
+            observed ones if None, which is for double precision.
+
+    Example:
+        >>> bool(0.1 + 0.1 + 0.1 >= threshold(0.3)), bool(0.29 >= threshold(0.3))
+        (True, False)
+    """
+    return np.asarray(observed - (rounding(observed) if tolerance is None else tolerance))
 
 
 def permutation_pvalue(
@@ -87,6 +49,10 @@ def permutation_pvalue(
     """(1 + count) / (1 + n_resamples), or count / n_resamples where all were enumerated.
 
     Source: Phipson & Smyth (2010), Permutation p-values should never be zero.
+
+    Example:
+        >>> float(permutation_pvalue(np.array(3), 99, exact=False))
+        0.04
     """
     if exact:
         return np.asarray(count / n_resamples)
@@ -98,13 +64,24 @@ def share_reached(
     observed: Float[np.ndarray, "*test"] | float,
     *,
     exact: bool = False,
+    tolerance: Tolerance | None = None,
 ) -> Float[np.ndarray, "*test"]:
-    """Permutation p of values at least as large as the observed ones; ties count, NaN stays NaN.
+    """Permutation p of values at least as large as the observed ones; ties count.
 
-    For a two-sided p give the sizes of both. ``exact`` if ``null`` are all arrangements there are,
-    the observed one among them.
+    Args:
+        null: The values in every draw; for a two-sided p their sizes.
+        observed: The values themselves; for a two-sided p their sizes.
+        exact: ``null`` are all arrangements there are, the observed one among them.
+        tolerance: Of ties; see ``threshold``.
+
+    Returns:
+        One p per test; NaN where the observed value is.
+
+    Example:
+        >>> float(share_reached(np.array([0.1, 0.3, 0.2, 0.4]), 0.3))
+        0.6
     """
-    count = np.asarray((null >= observed - tolerance(observed)).sum(0))
+    count = np.asarray((null >= threshold(observed, tolerance=tolerance)).sum(0))
     pvalue = permutation_pvalue(count, len(null), exact)
     return np.where(np.isnan(observed), np.nan, pvalue)
 
@@ -116,10 +93,14 @@ def value_needed(null: Float[np.ndarray, " draw"]) -> float:
 
 
 def two_sided_share(
-    null: Float[np.ndarray, " draw"], observed: float, *, exact: bool = False
+    null: Float[np.ndarray, " draw"],
+    observed: float,
+    *,
+    exact: bool = False,
+    tolerance: Tolerance | None = None,
 ) -> float:
     """Permutation p of one value by its distance from 0; see ``share_reached``."""
-    return float(share_reached(np.abs(null), abs(observed), exact=exact))
+    return float(share_reached(np.abs(null), abs(observed), exact=exact, tolerance=tolerance))
 
 
 def family_wise_share(
@@ -127,13 +108,16 @@ def family_wise_share(
     observed: Float[np.ndarray, " test"],
     *,
     exact: bool = False,
+    tolerance: Tolerance | None = None,
 ) -> Float[np.ndarray, " test"]:
-    """Permutation p of each value among the largest of all tests per draw; see ``share_reached``.
+    """Permutation p of each value among the largest of all tests per draw.
+
+    Arguments and result are those of ``share_reached``, with one null value per draw for all tests.
 
     Source: Westfall & Young (1993), single-step maxT.
     """
-    threshold = observed - tolerance(observed)
-    count = len(largest) - np.searchsorted(np.sort(largest), threshold, side="left")
+    reached = threshold(observed, tolerance=tolerance)
+    count = len(largest) - np.searchsorted(np.sort(largest), reached, side="left")
     pvalue = permutation_pvalue(count, len(largest), exact)
     return np.where(np.isnan(observed), np.nan, pvalue)
 
@@ -177,67 +161,3 @@ def smallest_effect(n: float) -> float:
     while lacking(upper) < 0:
         upper *= 1.5
     return float(optimize.brentq(lacking, upper / 1.5, upper, xtol=1e-12))
-
-
-# -- rank correlations -----------------------------------------------------------------------------
-
-
-def standardised_ranks(values: Float[np.ndarray, "..."], axis: int = 0) -> Float[np.ndarray, "..."]:
-    """Ranks (ties share the mean rank) with mean 0 and length 1: products are Spearman's rho.
-
-    A line that is constant or holds a NaN becomes NaN.
-    """
-    ranks = stats.rankdata(values, axis=axis)
-    ranks = ranks - ranks.mean(axis, keepdims=True)
-    length = np.sqrt((ranks**2).sum(axis, keepdims=True))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(length > 0, ranks / length, np.nan))
-
-
-def spearman(
-    x: Float[np.ndarray, "... item"], y: Float[np.ndarray, "... item"]
-) -> Float[np.ndarray, "..."]:
-    """Spearman along the last axis over items defined in every row.
-
-    NaN with fewer than 3 such items, and for rows that do not vary over them.
-    """
-    x, y = np.broadcast_arrays(x, y)
-    defined = (np.isfinite(x) & np.isfinite(y)).reshape(-1, x.shape[-1]).all(0)
-    if defined.sum() < 3:
-        return np.full(x.shape[:-1], np.nan)
-    first, second = (standardised_ranks(values[..., defined], axis=-1) for values in (x, y))
-    return np.asarray((first * second).sum(-1))
-
-
-def spearman_over_items(x: ArrayLike, y: ArrayLike) -> float:
-    """``spearman`` of two lines of items (groups, heads, targets)."""
-    return float(spearman(np.asarray(x, float), np.asarray(y, float)))
-
-
-def chance_correlation(
-    x: Float[np.ndarray, " item"],
-    y: Float[np.ndarray, " item"],
-    strata: np.ndarray,
-    n_resamples: int,
-    rng: np.random.Generator,
-    *,
-    of: Literal["ranks", "values"],
-) -> tuple[float, float, float, float]:
-    """A correlation, of ranks (Spearman's) or values (Pearson's), beside what chance gives.
-
-    Returns:
-        The correlation, the limits of the middle 95 % under exchange, and the one-sided p; NaN for
-        fewer than 3 items and where one line does not vary.
-    """
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return np.nan, np.nan, np.nan, np.nan
-    first, second = (
-        standardised_ranks(v)
-        if of == "ranks"
-        else (v - v.mean()) / np.sqrt(((v - v.mean()) ** 2).sum())
-        for v in (x, y)
-    )
-    r = float(first @ second)
-    null = second[permutations_within(strata, n_resamples, rng)] @ first
-    low, high = np.quantile(null, [0.025, 0.975])
-    return r, float(low), float(high), float(share_reached(null, r))

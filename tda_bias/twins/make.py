@@ -16,9 +16,9 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 from zlib import crc32
 
-import numpy as np
 import yaml
 
+from tda_bias.stats.seeds import generator
 from tda_bias.twins.targets import (
     Form,
     Kinds,
@@ -190,7 +190,7 @@ def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int
         else:
             by_kind.setdefault(target.kind, {})[index] = (triple, target)
     for kind, items in by_kind.items():
-        rng = np.random.default_rng([seed, crc32(kind.encode())])
+        rng = generator(seed, crc32(kind.encode()))
         chosen = drawn(list(items.values()), pool(kinds, kind, present, k), k=k, rng=rng)
         for (index, (triple, target)), others in zip(items.items(), chosen, strict=True):
             twins = tuple(with_target(triple, target, other) for other in others)

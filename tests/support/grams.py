@@ -13,7 +13,7 @@ from tda_bias.heads.group_result import (
 )
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.hot_spots import Exchanged
-from tda_bias.heads.resampled import random_flips
+from tda_bias.stats.sign_flips import random_signs
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,6 @@ def in_groups(
 ) -> list[Exchanged]:
     """Groups of terms whose signs are flipped."""
     return [
-        (terms, np.ones(len(terms)), random_flips(len(terms), n_resamples, rng))
+        (terms, np.ones(len(terms)), random_signs((n_resamples, len(terms)), rng))
         for terms, rng in zip(groups, rngs, strict=True)
     ]

@@ -8,11 +8,11 @@ import pytest
 
 from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
 from tda_bias.heads.resampled import (
+    label_flips,
     label_terms,
     paired_terms,
     paper_pvalue,
     relabellings,
-    sign_flips,
     two_sided,
 )
 from tda_bias.topology.persistence import births_deaths
@@ -21,7 +21,7 @@ from tda_bias.topology.steps import step_function
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tda.json").read_text())
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 EXACT = {
-    "p_paired_exact_two_sided": (sign_flips, paired_terms),
+    "p_paired_exact_two_sided": (label_flips, paired_terms),
     "p_label_exact_two_sided": (relabellings, label_terms),
 }
 

@@ -13,7 +13,6 @@ from tda_bias.stats.resampling import (
     benjamini_hochberg,
     exchanges,
     family_wise_share,
-    generator,
     holm,
     permutation_pvalue,
     permutations_within,
@@ -25,6 +24,7 @@ from tda_bias.stats.resampling import (
     two_sided_share,
     value_needed,
 )
+from tda_bias.stats.seeds import generator
 
 
 def rng(seed=0):

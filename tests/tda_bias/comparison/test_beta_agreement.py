@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tda_bias.comparison.beta_agreement import agreement, agreement_finding, compare_beta
-from tda_bias.comparison.head_maps import shared_category
+from tda_bias.comparison.two_runs import shared_category
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError
 from tdabias_cli.main import run

@@ -7,13 +7,13 @@ from scipy.stats import kstest
 from tda_bias.heads.group_statistic import GroupStatistic
 from tda_bias.heads.hot_spots import hot_spots
 from tda_bias.heads.resampled import (
+    label_flips,
     label_terms,
     max_z,
     paired_terms,
     paired_test,
     paper_pvalue,
     relabellings,
-    sign_flips,
     two_sided,
 )
 from tda_bias.plots.illustrations import simulated_group
@@ -64,7 +64,7 @@ def test_the_paper_p_is_not_calibrated():
 
 def test_the_max_z_p_keeps_the_family_wise_error_rate():
     def smallest(stat: GroupStatistic, rng: np.random.Generator) -> float:
-        draws = sign_flips(N, 499, rng)
+        draws = label_flips(N, 499, rng)
         return float(max_z(draws, paired_terms(stat)).min())
 
     found = pvalues(smallest, 600, seed=5)

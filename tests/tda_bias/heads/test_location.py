@@ -17,8 +17,9 @@ from tda_bias.heads.hot_spots import (
     location_under_exchange,
     location_under_flips,
 )
-from tda_bias.heads.resampled import max_z, random_flips, sign_flips, two_sided, version_draws
+from tda_bias.heads.resampled import label_flips, max_z, two_sided, version_draws
 from tda_bias.heads.tables import smallest_share
+from tda_bias.stats.sign_flips import random_signs
 from tests.support.grams import MadeUpGroup, made_up_group
 
 
@@ -46,7 +47,7 @@ def differences(group: MadeUpGroup, head: int) -> np.ndarray:
 @pytest.mark.parametrize("n", [3, 15])
 def test_flips_recompute_the_statistic_of_flipped_differences(n):
     group = made_up_group(n)
-    flips = sign_flips(n, 20, np.random.default_rng(0))
+    flips = label_flips(n, 20, np.random.default_rng(0))
     null = location_under_flips(flips.signs, reduced(group).factor[:n])
     for head in range(3):
         D = differences(group, head)[:n]
@@ -73,7 +74,7 @@ def test_exchanges_recompute_the_statistic_of_exchanged_versions(twins):
 def test_an_exact_p_counts_all_arrangements():
     group = made_up_group(5, bias=0.5)
     found = reduced(group)
-    flips = sign_flips(5, 0, np.random.default_rng(0))
+    flips = label_flips(5, 0, np.random.default_rng(0))
     null = location_under_flips(flips.signs, found.factor[:5])
     single, _ = location_test(found.location, null, exact=flips.exact)
     for head in range(3):
@@ -88,7 +89,7 @@ def test_the_family_wise_p_is_of_the_largest_standardised_value():
     group = made_up_group(14, heads=6, bias=0.3)
     found = reduced(group)
     null = location_under_flips(
-        sign_flips(14, 300, np.random.default_rng(2)).signs, found.factor[:14]
+        label_flips(14, 300, np.random.default_rng(2)).signs, found.factor[:14]
     ).astype(float)
     single, family = location_test(found.location, null, exact=False)
     z = (null - null.mean(0)) / null.std(0)
@@ -188,7 +189,7 @@ def differences_that_share(share: float, sizes, tests: int, rng) -> list[np.ndar
 def exchanged_map(groups: list[np.ndarray], rng) -> HotSpots:
     collected = LocationMap()
     for rows in groups:
-        null = location_under_flips(random_flips(len(rows), 499, rng), rows)
+        null = location_under_flips(random_signs((499, len(rows)), rng), rows)
         observed = np.array([literal_location(of_test) for of_test in np.moveaxis(rows, 2, 0)])
         collected.add(observed[None], null[:, None])
     return collected.tested()
@@ -215,7 +216,7 @@ def test_without_twins_the_same_wording_is_taken_for_an_effect():
     for seed in range(60):
         group = made_up_group(14, heads=4, seed=seed, wording=0.8)
         found = reduced(group)
-        flips = sign_flips(14, 199, np.random.default_rng([1, seed]))
+        flips = label_flips(14, 199, np.random.default_rng([1, seed]))
         null = location_under_flips(flips.signs, found.factor[:14])
         rejected.append(location_test(found.location, null, exact=False)[0] <= 0.05)
     assert np.mean(rejected) > 0.8

@@ -13,13 +13,13 @@ from scipy.stats import false_discovery_control, norm, permutation_test, spearma
 from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
 from tda_bias.heads.hot_spots import hot_spots, z_over_heads
 from tda_bias.heads.resampled import (
+    label_flips,
     label_terms,
     max_z,
     paired_terms,
     paired_test,
     paper_pvalue,
     relabellings,
-    sign_flips,
     two_sided,
 )
 from tests.support.grams import in_groups
@@ -84,7 +84,7 @@ def test_the_paper_p_of_a_large_group_does_not_overflow():
 def test_the_exact_paired_p_counts_all_sign_flips(seed, n):
     stat = statistic(seed, n, heads=2)
     found = paired_test(stat, rng=rng())
-    assert sign_flips(n, 99, rng()).exact
+    assert label_flips(n, 99, rng()).exact
     for head in range(2):
         difference = stat.q_anti[:, head] - stat.q_stereotype[:, head]
         observed = abs(difference.sum())
@@ -166,7 +166,7 @@ def test_an_undefined_statistic_has_an_undefined_p():
 
 def test_max_z_is_the_largest_of_all_tests_under_the_same_flips():
     stat, n = statistic(4, n=5, heads=3), 5
-    draws = sign_flips(n, 99, rng())
+    draws = label_flips(n, 99, rng())
     found = max_z(draws, paired_terms(stat))
     terms = paired_terms(stat)
     sd = np.sqrt((terms**2).sum(0))
@@ -192,7 +192,7 @@ def test_max_z_leaves_out_what_is_undefined():
     terms = paired_terms(statistic(n=5, heads=3))
     terms[:, 1] = np.nan
     terms[:, 2] = 0.0
-    found = max_z(sign_flips(5, 99, rng()), terms)
+    found = max_z(label_flips(5, 99, rng()), terms)
     assert np.isfinite(found[0])
     assert np.isnan(found[1:]).all()
 
@@ -267,7 +267,7 @@ def test_the_size_of_the_unit_does_not_matter_to_hot_spots():
 
 @pytest.mark.parametrize(
     ("pvalue", "draw", "terms"),
-    [("paired", sign_flips, paired_terms), ("label", relabellings, label_terms)],
+    [("paired", label_flips, paired_terms), ("label", relabellings, label_terms)],
 )
 def test_the_smallest_testable_group_is_the_first_that_can_reach_significance(pvalue, draw, terms):
     from tda_bias.heads.tables import SMALLEST_TESTABLE

@@ -12,8 +12,9 @@ from scipy import stats
 from tda_bias.scores.beta import TwinSets, beta_table, exchange_test, twin_table, with_beta
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import item_table
-from tda_bias.stats.clusters import cluster_mean, flip_pvalue
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import smallest_effect
+from tda_bias.stats.sign_flips import flip_pvalue
 from tda_bias.types import InputError, Triple
 
 
@@ -176,7 +177,7 @@ def test_with_one_twin_it_is_scipys_paired_permutation_test():
 def test_random_exchanges_give_what_enumeration_gives(twins, monkeypatch):
     sets = TwinSets.of(*made_up(n=6, twins=twins, wording=2.0, effect=0.8, seed=5), "sum")
     exact = exchange_test(sets, rng=rng())
-    monkeypatch.setattr("tda_bias.stats.resampling.ENUMERATED", 1)
+    monkeypatch.setattr("tda_bias.stats.sign_flips.ENUMERATED", 1)
     drawn = exchange_test(sets, rng=rng())
     assert drawn != exact
     assert drawn == pytest.approx(exact, abs=0.012)
