@@ -168,11 +168,12 @@ def _block(
     model: LanguageModel, ask: Ask, design: Design, template: int, pairs: np.ndarray
 ) -> Block:
     """Some pairs in a template with its attributes, which are asked about and saved together."""
+    instances = partial(_instances, design, template, pairs)
     return Block(
         f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
         4 * len(pairs) * int(design.asked[template].sum()),
-        partial(_depends_on, design, template, pairs),
-        partial(_answers, model, ask, design, template, pairs),
+        lambda: _depends_on(instances()),
+        lambda progress: _answers(model, ask(instances(), progress)),
     )
 
 
@@ -187,31 +188,23 @@ def _instances(design: Design, template: int, pairs: np.ndarray) -> list[Instanc
     return listed
 
 
-def _depends_on(design: Design, template: int, pairs: np.ndarray) -> dict[str, str]:
+def _depends_on(instances: Sequence[Instance]) -> dict[str, str]:
     """Hash of everything that is asked."""
     asked = [
         (one.context, [s.name for s in one.candidates], one.template, one.attributes)
-        for one in _instances(design, template, pairs)
+        for one in instances
     ]
     return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
 
 
-def _answers(
-    model: LanguageModel,
-    ask: Ask,
-    design: Design,
-    template: int,
-    pairs: np.ndarray,
-    progress: Progress,
-) -> Arrays:
+def _answers(model: LanguageModel, asked: Asked) -> Arrays:
     """Answers as they are saved: pair first, order after the attribute."""
-    found = ask(_instances(design, template, pairs), progress)
-    if not np.isfinite(found.log_prob).all():
+    if not np.isfinite(asked.log_prob).all():
         raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
     return {
-        "log_prob": np.stack([found.log_prob[::2], found.log_prob[1::2]], axis=2),
-        "mass": np.stack([found.mass[::2], found.mass[1::2]], axis=2),
-        "n_tokens": found.n_tokens[::2, 0, 0],
+        "log_prob": np.stack([asked.log_prob[::2], asked.log_prob[1::2]], axis=2),
+        "mass": np.stack([asked.mass[::2], asked.mass[1::2]], axis=2),
+        "n_tokens": asked.n_tokens[::2, 0, 0],
     }
 
 
