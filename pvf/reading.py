@@ -7,8 +7,9 @@ A word's probability is the product over its tokens. What prompts and words shar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -29,8 +30,9 @@ from tda_bias.models.requests import (
     mask_token,
     require_kind,
 )
+from tda_bias.models.scored import Arrays, Block, cut, read_blocks
 from tda_bias.models.scoring import Scorer
-from tda_bias.store.cache import OpenCache, Part, no_cache, texts_hash
+from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.types import InputError, Progress
 
 # Words x that are saved together: a killed run loses no more than these.
@@ -64,29 +66,16 @@ def score_preferences(
     listed = _readable(model, config, templates, classes)
     reader = _Reader(model, config.batch_size, templates, listed)
     weights = model.weight_hash()
-    # Everything that saved probabilities depend on, beside words and templates.
-    identity = {
-        "format": 3,
-        "model": model.name,
-        "weights": weights,
-        "dtype": model.dtype_name,
-        "kind": model.kind,
-        "forms": config.forms,
-    }
-    n = len(words.words)
-
-    def moved(finished: float) -> None:
-        if progress is not None:
-            progress(round(finished * len(templates)), n * len(templates))
-
-    blocks, arrays = [], []
-    for first in range(0, n, _WORDS):
-        blocks.append(reader.part(words.words[first : first + _WORDS], first, moved))
-    for number, read in enumerate(cache(identity).each(blocks), start=1):
-        arrays.append(read)
-        moved(min(number * _WORDS, n))
+    read = read_blocks(
+        model,
+        [reader.block(name, own) for name, own in cut("words", words.words, _WORDS)],
+        identity={"format": 3, "kind": model.kind, "forms": config.forms},
+        weights=weights,
+        cache=cache,
+        progress=progress,
+    )
     log_prob, continued = (
-        np.concatenate([read[name] for read in arrays]) for name in ("log_prob", "continued")
+        np.concatenate([arrays[name] for arrays in read]) for name in ("log_prob", "continued")
     )
     inputs = _inputs(model, words.words, templates)
     record = PreferencesRecord(
@@ -158,28 +147,17 @@ class _Reader:
     templates: Sequence[Template]
     listed: WordTokens
 
-    def part(self, words: Sequence[str], first: int, moved: Callable[[float], None]) -> Part:
-        """A block of words x that is read and saved together, after ``first`` others.
-
-        ``moved`` is called with the number of finished words of all blocks.
-        """
+    def block(self, name: str, words: Sequence[str]) -> Block:
+        """Some words x, which are read and saved together."""
         depends_on = {
             "words": list(words),
             "templates": [template.text for template in self.templates],
             "words of y": [list(sequence) for sequence in self.listed.tokens],
         }
+        size = len(words) * len(self.templates)
+        return Block(name, size, lambda: depends_on, partial(self.read, words))
 
-        def within(finished: int, total: int) -> None:
-            moved(first + len(words) * finished / max(total, 1))
-
-        return Part(
-            f"words {first + 1} to {first + len(words)}",
-            len(words),
-            lambda: depends_on,
-            lambda: self.read(words, within),
-        )
-
-    def read(self, words: Sequence[str], progress: Progress) -> dict[str, np.ndarray]:
+    def read(self, words: Sequence[str], progress: Progress) -> Arrays:
         """Log-probabilities of a block as they are saved."""
         read = self._at_masks if self.model.kind == "masked" else self._after_prompts
         values = read(words, progress)

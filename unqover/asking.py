@@ -23,8 +23,9 @@ from tda_bias.models.language_model import (
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
+from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
-from tda_bias.store.cache import OpenCache, Part, no_cache
+from tda_bias.store.cache import OpenCache, no_cache
 from tda_bias.types import InputError, Progress
 from unqover.answers import Answers, AnswersRecord
 from unqover.classes import Attribute, Subject
@@ -63,28 +64,24 @@ def ask_questions(
     else:
         ask = ContinuationAsker(model, config.batch_size, how).ask
     weights = model.weight_hash()
-    # Everything that answers depend on, beside their texts.
-    kept = cache({"model": model.name, "weights": weights, "dtype": model.dtype_name, "ask": how})
     n_pairs, n_templates, n_attributes = design.shape
-    blocks = [
+    pieces = [
         (template, np.arange(first, min(first + _PAIRS, n_pairs)))
         for template in range(n_templates)
         for first in range(0, n_pairs, _PAIRS)
     ]
-    wanted = [
-        Part(
-            f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
-            4 * len(pairs) * int(design.asked[template].sum()),
-            partial(_depends_on, design, template, pairs),
-            partial(_answers, model, ask, design, template, pairs),
-        )
-        for template, pairs in blocks
-    ]
+    read = read_blocks(
+        model,
+        [_block(model, ask, design, template, pairs) for template, pairs in pieces],
+        identity={"ask": how},
+        weights=weights,
+        cache=cache,
+        progress=progress,
+    )
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
     mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
     n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
-    read = kept.each(wanted, progress=progress)
-    for (template, pairs), arrays in zip(blocks, read, strict=True):
+    for (template, pairs), arrays in zip(pieces, read, strict=True):
         index = np.ix_(pairs, np.array([template]), np.flatnonzero(design.asked[template]))
         log_prob[index] = arrays["log_prob"][:, None]
         mass[index] = arrays["mass"][:, None]
@@ -164,7 +161,20 @@ class Asked(NamedTuple):
     mass: Float[np.ndarray, "instance attribute polarity"]
 
 
-Ask = Callable[[Sequence[Instance]], Asked]
+Ask = Callable[[Sequence[Instance], Progress], Asked]
+
+
+def _block(
+    model: LanguageModel, ask: Ask, design: Design, template: int, pairs: np.ndarray
+) -> Block:
+    """Some pairs in a template with its attributes, which are asked about and saved together."""
+    instances = partial(_instances, design, template, pairs)
+    return Block(
+        f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
+        4 * len(pairs) * int(design.asked[template].sum()),
+        lambda: _depends_on(instances()),
+        lambda progress: _answers(model, ask(instances(), progress)),
+    )
 
 
 def _instances(design: Design, template: int, pairs: np.ndarray) -> list[Instance]:
@@ -178,26 +188,23 @@ def _instances(design: Design, template: int, pairs: np.ndarray) -> list[Instanc
     return listed
 
 
-def _depends_on(design: Design, template: int, pairs: np.ndarray) -> dict[str, str]:
+def _depends_on(instances: Sequence[Instance]) -> dict[str, str]:
     """Hash of everything that is asked."""
     asked = [
         (one.context, [s.name for s in one.candidates], one.template, one.attributes)
-        for one in _instances(design, template, pairs)
+        for one in instances
     ]
     return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
 
 
-def _answers(
-    model: LanguageModel, ask: Ask, design: Design, template: int, pairs: np.ndarray
-) -> dict[str, np.ndarray]:
+def _answers(model: LanguageModel, asked: Asked) -> Arrays:
     """Answers as they are saved: pair first, order after the attribute."""
-    found = ask(_instances(design, template, pairs))
-    if not np.isfinite(found.log_prob).all():
+    if not np.isfinite(asked.log_prob).all():
         raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
     return {
-        "log_prob": np.stack([found.log_prob[::2], found.log_prob[1::2]], axis=2),
-        "mass": np.stack([found.mass[::2], found.mass[1::2]], axis=2),
-        "n_tokens": found.n_tokens[::2, 0, 0],
+        "log_prob": np.stack([asked.log_prob[::2], asked.log_prob[1::2]], axis=2),
+        "mass": np.stack([asked.mass[::2], asked.mass[1::2]], axis=2),
+        "n_tokens": asked.n_tokens[::2, 0, 0],
     }
 
 
@@ -222,7 +229,7 @@ class ContinuationAsker:
         self._model, self._batch_size, self._how = model, batch_size, how
         self._scorer: Scorer | None = None
 
-    def ask(self, instances: Sequence[Instance]) -> Asked:
+    def ask(self, instances: Sequence[Instance], progress: Progress) -> Asked:
         """Log-probabilities of both subjects for every question of every instance."""
         split = [self.texts(instance) for instance in instances]
         requests = [
@@ -232,22 +239,25 @@ class ContinuationAsker:
             )
             for texts in split
         ]
-        trees, _ = as_trees(self._model, requests)
         texts = [text for of_instance in split for text in of_instance]
         if self._scorer is None:
-            # As many tokens in a pass as that many separate texts would have.
-            leading = len(special_tokens_around(self._model.tokenizer)[0])
-            length = leading + np.mean([len(text.ids) for text in texts])
-            together = max(1, round(max(map(len, trees)) / length))
-            self._scorer = Scorer(self._model, batch_size=self._batch_size, texts_per_tree=together)
-        values = np.concatenate(self._scorer.log_probs(trees))
+            self._scorer = self._scorer_of(requests, texts)
+        read = self._scorer.read(requests, progress=progress)
+        of_texts = [values for of_instance in read for values in of_instance]
         n_named = np.array([text.named_to - text.start for text in texts])
-        of_texts = np.split(values, np.cumsum([len(text.ids) - text.start for text in texts])[:-1])
         whole = np.array([own.sum() for own in of_texts])
         named = np.array([own[:n].sum() for own, n in zip(of_texts, n_named, strict=True)])
         shape = (len(instances), -1, 2, 2)
         mass = np.exp(named.reshape(shape)).sum(-1)
         return Asked(whole.reshape(shape), n_named.reshape(shape), mass)
+
+    def _scorer_of(self, requests: Sequence[Request], texts: Sequence[ScoredText]) -> Scorer:
+        """Reads as many tokens in a pass as that many separate texts have."""
+        leading = len(special_tokens_around(self._model.tokenizer)[0])
+        length = leading + np.mean([len(text.ids) for text in texts])
+        trees, _ = as_trees(self._model, requests)
+        together = max(1, round(max(map(len, trees)) / length))
+        return Scorer(self._model, batch_size=self._batch_size, texts_per_tree=together)
 
     def texts(self, instance: Instance) -> list[ScoredText]:
         """The texts of an instance by attribute, polarity and subject."""
@@ -285,7 +295,9 @@ class ContinuationAsker:
 # -- masked models ---------------------------------------------------------------------------------
 
 
-def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Instance]) -> Asked:
+def _fill_masks(
+    model: LanguageModel, batch_size: int, instances: Sequence[Instance], progress: Progress
+) -> Asked:
     """Masked models: the subject of a sentence after the context is masked and read.
 
     The whole vocabulary shares the probability; a subject of several tokens is read with as many
@@ -304,7 +316,7 @@ def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Insta
             if not inside:
                 raise InputError(f"the tokenizer makes no token of the subject of {text!r}")
             read.append(rows.add_span(ids, inside[0], inside[-1] + 1, mask))
-    values = Scorer(model, batch_size=batch_size).log_probs(rows.trees())
+    values = Scorer(model, batch_size=batch_size).log_probs(rows.trees(), progress=progress)
     shape = (len(instances), -1, 2, 2)
     n = np.reshape([len(of_text) for of_text in read], shape)
     total = [sum(values[row][slot] for row, slot in of_text) for of_text in read]
@@ -316,7 +328,7 @@ def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Insta
 
 
 def _point_at_answers(
-    model: LanguageModel, batch_size: int, instances: Sequence[Instance]
+    model: LanguageModel, batch_size: int, instances: Sequence[Instance], progress: Progress
 ) -> Asked:
     """Models that point at the beginning and the end of an answer in the context.
 
@@ -339,6 +351,7 @@ def _point_at_answers(
     kinds = encoded.get("token_type_ids")
     model.check_length(max(map(len, ids)))
     log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
+    done = 0
     for batch in batches_of_similar_width([len(row) for row in ids], batch_size):
         starts, ends = _span_ends(
             model, [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
@@ -355,6 +368,8 @@ def _point_at_answers(
                 last = [[t for t, a, _ in spans if a < place.stop][-1] for place in two]
                 log_prob[index, subject] = 0.5 * (max(start[first]) + max(end[last]))
                 n_tokens[index, subject] = last[1] - first[1] + 1
+        done += len(batch)
+        progress(done, len(ids))
     shape = (len(instances), -1, 2, 2)
     log_prob = log_prob.reshape(shape)
     return Asked(log_prob, n_tokens.reshape(shape), np.exp(log_prob).sum(-1))

@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from tda_bias.models.language_model import Kind, LanguageModel, special_tokens_around
+from tda_bias.models.language_model import (
+    Kind,
+    LanguageModel,
+    common_prefix,
+    special_tokens_around,
+)
 from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.types import InputError
 
@@ -42,6 +47,33 @@ class Request:
     read: tuple[tuple[int, Places], ...]
     context: int = 0
     before: str = ""
+
+
+def continuations(
+    model: LanguageModel, contexts: Sequence[str], answers: Sequence[Sequence[str]]
+) -> list[Request]:
+    """For each context, a request that reads every token of each of its answers after it.
+
+    A space stands between the two. A token that covers the end of the context and the beginning of
+    an answer is the answer's.
+
+    Raises:
+        InputError: if the tokenizer makes no token of a context or of an answer, or a context has
+            no answer.
+    """
+    requests = []
+    for context, several in zip(contexts, answers, strict=True):
+        if not several:
+            raise InputError(f"{context!r} has no answer to be read after it")
+        texts = [context, *(f"{context} {answer}" for answer in several)]
+        before, *ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        starts = [common_prefix(before, own) for own in ids]
+        for text, start, own in zip(texts[1:], starts, ids, strict=True):
+            if not 0 < start < len(own):
+                raise InputError(f"the tokenizer makes no token of a part of {text!r}")
+        places = [range(start, len(own)) for start, own in zip(starts, ids, strict=True)]
+        requests.append(Request(tuple(ids), tuple(enumerate(places)), min(starts), context))
+    return requests
 
 
 def as_trees(

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
 from tda_bias.models.logits import refuse_undefined, token_log_probs
-from tda_bias.models.requests import masked_row
+from tda_bias.models.requests import Request, as_trees, masked_row
 from tda_bias.models.token_trees import (
     Grid,
     Rows,
@@ -37,6 +37,9 @@ from tda_bias.types import InputError, Progress
 _TOLERANCE = 1e-3
 # Logits held at once: 64 million are 256 MB in single precision.
 LOGITS = 64_000_000
+
+# The log-probabilities of a request's tokens, text by text.
+TokenScores = tuple[Float[np.ndarray, " token"], ...]
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,26 @@ class Scorer:
                 progress(done * len(trees) // total, len(trees))
         refuse_undefined(self._model, values)
         return values
+
+    def read(
+        self,
+        requests: Sequence[Request],
+        *,
+        leading: Sequence[int] | None = None,
+        progress: Progress | None = None,
+    ) -> list[TokenScores]:
+        """Log-probabilities of the tokens that requests read, an array for each ``Request.read``.
+
+        ``leading`` is as in ``as_trees``, whose errors and those of ``log_probs`` these are.
+        """
+        values = self.log_probs(
+            *as_trees(self._model, requests, leading=leading), progress=progress
+        )
+        read = []
+        for request, own in zip(requests, values, strict=True):
+            ends = np.cumsum([len(places) for _, places in request.read])[:-1]
+            read.append(tuple(np.split(own, ends)) if request.read else ())
+        return read
 
     def passes(
         self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()

@@ -21,18 +21,21 @@ from jaxtyping import Float
 
 from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
-from tda_bias.models.scoring import Scorer
+from tda_bias.models.requests import MaskedRows, mask_token, require_kind
+from tda_bias.models.scored import (
+    Block,
+    Readings,
+    as_arrays,
+    cut,
+    from_arrays,
+    read_blocks,
+)
+from tda_bias.models.scoring import Scorer, TokenScores
 from tda_bias.scores.texts import Contrast, SplitTexts, tokenize
-from tda_bias.store.cache import OpenCache, Part, texts_hash
+from tda_bias.store.cache import OpenCache, texts_hash
 from tda_bias.types import InputError, Progress, Triple
 
 Start = Literal["tokenizer", "bos"]
-# Per text the log-probabilities of its scored tokens.
-TokenScores = tuple[Float[np.ndarray, " token"], ...]
-# By how they were read, contrast by contrast; ``context`` is that of a triple, as one text.
-Readings = dict[str, list[TokenScores]]
-_READINGS = ("log_prob", "pll", "pll_within_word", "context")
 
 # Contrasts whose readings are kept in one file: a stopped run loses at most so many.
 _BLOCK = 128
@@ -64,8 +67,9 @@ class TextReader:
         """Log-probabilities of the scored tokens of every text.
 
         Returns:
-            By how they were read: ``log_prob``; or ``pll`` and, where the tokenizer tells words
-            apart, ``pll_within_word``. A text none of whose words is scored gets an empty array.
+            By how they were read, contrast by contrast: ``log_prob``; or ``pll`` and, where the
+            tokenizer tells words apart, ``pll_within_word``; and ``context``, that of a triple as
+            one text. A text none of whose words is scored gets an empty array.
 
         Raises:
             InputError: if the model has no language-model head or is of another kind, a text is too
@@ -88,16 +92,13 @@ class TextReader:
         scorer = Scorer(
             model, batch_size=self.batch_size, texts_per_tree=3 if self.triples else most
         )
-        values = scorer.log_probs(*as_trees(model, requests, leading=leading), progress=progress)
-        texts: list[TokenScores] = []
-        before: list[TokenScores] = []
-        for own, read in zip(split, values, strict=True):
-            ends = np.cumsum([len(places) for places in own.scored[::-1]])[::-1]
-            context, *of_texts = np.split(read, len(read) - ends)
-            texts.append(tuple(of_texts))
-            before.append((context,))
-        readings = {"pll" if model.kind == "masked" else "log_prob": texts}
-        return readings if context_from is None else {**readings, "context": before}
+        read = scorer.read(requests, leading=leading, progress=progress)
+        if context_from is None:
+            return {"pll" if model.kind == "masked" else "log_prob": read}
+        return {
+            "log_prob": [tuple(texts) for _, *texts in read],
+            "context": [(context,) for context, *_ in read],
+        }
 
     def read_saved(
         self,
@@ -115,45 +116,36 @@ class TextReader:
             InputError: as ``read``, or if the cache holds readings of something else.
             ShareDone: if the parts are shared by several processes and another one gathers.
         """
-        total, done = sum(map(len, named.values())), 0
-
-        def tell(before: int, finished: int, _: int = 0) -> None:
-            if progress is not None:
-                progress(before + finished, total)
-
-        parts: list[Part] = []
-        blocks: list[tuple[str, int]] = []
-        for name, contrasts in named.items():
-            for first in range(0, len(contrasts), _BLOCK):
-                block = contrasts[first : first + _BLOCK]
-                title = f"{name} {first + 1} to {first + len(block)}"
-                parts.append(self._part(title, block, partial(tell, done)))
-                done += len(block)
-                blocks.append((name, done))
+        blocks = {
+            name: [self._block(title, own) for title, own in cut(name, contrasts, _BLOCK)]
+            for name, contrasts in named.items()
+        }
         model = self.model
         identity = {
-            "format": 3, "model": model.name, "weights": model.weight_hash(),
-            "tokenizer": model.tokenizer_hash(), "dtype": model.dtype_name,
-            "kind": model.kind, "start": self.start,
+            "format": 3, "tokenizer": model.tokenizer_hash(), "kind": model.kind,
+            "start": self.start,
         }  # fmt: skip
-        opened = cache(identity)
-        read: dict[str, list[Mapping[str, np.ndarray]]] = {name: [] for name in named}
-        for (name, finished), arrays in zip(blocks, opened.each(parts), strict=True):
-            read[name].append(arrays)
-            tell(finished, 0)
-        return {name: _from_arrays(of_name) for name, of_name in read.items()}
+        every = [block for of_name in blocks.values() for block in of_name]
+        read = iter(read_blocks(model, every, identity=identity, cache=cache, progress=progress))
+        return {
+            name: from_arrays([next(read) for _ in of_name]) for name, of_name in blocks.items()
+        }
 
-    def _part(self, name: str, block: Sequence[Contrast], progress: Progress) -> Part:
-        def depends_on() -> dict[str, str]:
-            split = tokenize(self.model, block)
-            texts = [
-                (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
-                for own in split
-            ]
-            return {"texts": texts_hash(texts)}
+    def _block(self, name: str, contrasts: Sequence[Contrast]) -> Block:
+        return Block(
+            name,
+            len(contrasts),
+            partial(self._depends_on, contrasts),
+            lambda progress: as_arrays(self.read(contrasts, progress=progress)),
+            cost=float(sum(len(text) for contrast in contrasts for text in contrast.texts)),
+        )
 
-        cost = float(sum(len(text) for contrast in block for text in contrast.texts))
-        return Part(name, cost, depends_on, lambda: _as_arrays(self.read(block, progress=progress)))
+    def _depends_on(self, contrasts: Sequence[Contrast]) -> dict[str, str]:
+        texts = [
+            (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
+            for own in tokenize(self.model, contrasts)
+        ]
+        return {"texts": texts_hash(texts)}
 
     def _leading(self) -> list[int]:
         """Special tokens in front of a causal model's texts."""
@@ -207,31 +199,6 @@ def _masked(
         ]
         for reading, contrasts in asked.items()
     }
-
-
-def _as_arrays(readings: Readings) -> dict[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
-    for reading, contrasts in readings.items():
-        arrays[reading] = np.concatenate([text for texts in contrasts for text in texts])
-        # A triple may lack its third text.
-        sizes = np.full((len(contrasts), max(map(len, contrasts))), -1)
-        for row, texts in zip(sizes, contrasts, strict=True):
-            row[: len(texts)] = [len(text) for text in texts]
-        arrays[f"{reading} tokens"] = sizes
-    return arrays
-
-
-def _from_arrays(blocks: Sequence[Mapping[str, np.ndarray]]) -> Readings:
-    """Blocks one after the other, in the readings that all of them have."""
-    shared = [name for name in _READINGS if all(name in block for block in blocks)]
-    readings: Readings = {name: [] for name in shared}
-    for block in blocks:
-        for name in shared:
-            sizes = [[size for size in row if size >= 0] for row in block[f"{name} tokens"]]
-            ends = np.cumsum([size for row in sizes for size in row])
-            texts = iter(np.split(block[name], ends[:-1]))
-            readings[name] += [tuple(next(texts) for _ in row) for row in sizes]
-    return readings
 
 
 # -- triples ---------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from tda_bias.scores.likelihood import TokenScores, TripleLikelihood
+from tda_bias.models.scoring import TokenScores
+from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.types import InputError, Triple, in_order
 

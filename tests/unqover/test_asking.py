@@ -1,5 +1,6 @@
 """Asking against the definition, one text at a time; what is saved, reused and refused."""
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -174,7 +175,7 @@ def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
     whole = ask_questions(model, few)
 
     def stop(done, total):
-        if done >= 2 * total / 6:  # after two of six blocks
+        if done > 2 * total / 6:  # within the third of six blocks
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -194,6 +195,22 @@ def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
     answered.clear()
     ask_questions(model, few, cache=partial(Cache, tmp_path, resume=False))
     assert len(answered) == n_blocks
+
+
+def test_parts_are_named_and_depend_on_what_earlier_versions_wrote(model, few, tmp_path):
+    ask_questions(model, few, cache=partial(Cache, tmp_path))
+    headers = [json.loads(str(np.load(path)["header"])) for path in tmp_path.glob("*.npz")]
+    names = {header["part"] for header in headers}
+    assert names == {
+        f"{few.record.name} template {n} pairs from 1" for n in range(1, len(few.templates) + 1)
+    }
+    assert headers[0]["identity"] == {
+        "model": model.name,
+        "weights": model.weight_hash(),
+        "dtype": "float32",
+        "ask": "cloze",
+    }
+    assert list(headers[0]["depends_on"]) == ["texts"]
 
 
 def test_answers_under_other_settings_are_never_mixed_in(model, tiny_lm, few, tmp_path):

@@ -1,5 +1,6 @@
 """Long runs go on where they were stopped, and take nothing that belongs to something else."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from pvf.reading import _Reader, score_preferences
 from pvf.words import WordList, load_classes, load_templates
 from tda_bias import load_triples
 from tda_bias.ablation.ablator import Ablator
+from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.store.cache import Cache, no_cache
 from tda_bias.types import HeadId, InputError
 
@@ -17,6 +19,32 @@ WORDS = WordList("many", "made up", tuple(f"cook{i}" for i in range(70)))
 
 class StoppedError(Exception):
     pass
+
+
+def headers(folder):
+    """What saved parts say of themselves, by their names."""
+    said = [json.loads(str(np.load(path)["header"])) for path in folder.glob("*.npz")]
+    return {header["part"]: header for header in said}
+
+
+# -- stereoset --
+
+
+def test_parts_of_texts_are_named_and_depend_on_what_earlier_versions_wrote(tiny_lm, tmp_path):
+    model, triples = tiny_lm(), load_triples("starter", category="gender", limit=2)
+    stereoset_scores(model, triples, twins=None, cache=partial(Cache, tmp_path))
+    (header,) = headers(tmp_path).values()
+    assert header["part"] == f"triples 1 to {len(triples)}"
+    assert header["identity"] == {
+        "format": 3,
+        "model": model.name,
+        "weights": model.weight_hash(),
+        "tokenizer": model.tokenizer_hash(),
+        "dtype": "float32",
+        "kind": "causal",
+        "start": "tokenizer",
+    }
+    assert list(header["depends_on"]) == ["texts"]
 
 
 # -- pvf --
@@ -49,6 +77,25 @@ def test_a_stopped_reading_of_words_goes_on_and_gives_the_same(read, tmp_path):
     np.testing.assert_array_equal(resumed.log_prob, whole.log_prob)
     np.testing.assert_array_equal(resumed.continued, whole.continued)
     assert resumed.record.prompts == whole.record.prompts
+
+
+def test_parts_of_words_are_named_and_depend_on_what_earlier_versions_wrote(
+    read, tiny_lm, tmp_path
+):
+    read()
+    found, model = headers(tmp_path / "parts"), tiny_lm()
+    assert set(found) == {"words 1 to 32", "words 33 to 64", "words 65 to 70"}
+    last = found["words 65 to 70"]
+    assert last["identity"] == {
+        "format": 3,
+        "model": model.name,
+        "weights": model.weight_hash(),
+        "dtype": "float32",
+        "kind": "causal",
+        "forms": "word",
+    }
+    assert last["depends_on"]["words"] == [f"cook{i}" for i in range(64, 70)]
+    assert list(last["depends_on"]) == ["words", "templates", "words of y"]
 
 
 def test_parts_of_words_that_also_say_how_they_were_read_are_taken(read, monkeypatch):
