@@ -120,7 +120,8 @@ def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
             untrained = initialised(model, seed=settings.seed)
             yield folder / UNTRAINED, untrained, texts.items, texts.twins
 
-    results, done = list[HeadBias](), list[ShareDone]()
+    results: list[HeadBias] = []
+    done: list[ShareDone] = []
     for where, reader, triples, twins in runs():
         inside = work.inside(where, kept="groups")
         with stage(done):

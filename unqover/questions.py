@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 from typing import TypeVar
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from tda_bias.show.text import article, english
+from tda_bias.english import article, plural
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
@@ -245,18 +244,13 @@ def templates(chosen: SubjectClass) -> tuple[Template, ...]:
     )
 
 
-@cache
-def _plural(noun: str) -> str:
-    return str(english().plural_noun(noun) or noun)
-
-
 def _predicate(attribute: Attribute, denied: bool, number: str) -> str:
     said = attribute.antonym if denied else attribute.says
     before, has_noun, noun = said.partition("{a} ")
     if number == "singular":
         return f"{before}{article(noun)} {noun}" if has_noun else before
     before = re.sub(r"^was\b", "were", before)
-    return before + _plural(noun) if has_noun else before
+    return before + plural(noun) if has_noun else before
 
 
 def _parts(form: str, subject: Subject, noun: str) -> tuple[str, str, str]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
-    import inflect
-
     from tda_bias.store.record import DataRecord
 
 # Below it four decimals would hide the size of a p-value.
@@ -154,20 +150,3 @@ def rounded_lines(precision: str) -> list[str]:
     if precision == "float32":
         return []
     return [f"Matrix products were computed in {precision}: numbers are rounded."]
-
-
-@cache
-def english() -> inflect.engine:
-    """Rules of English: plurals, numbers as words, articles."""
-    import inflect
-
-    return inflect.engine()
-
-
-@cache
-def article(words: str) -> str:
-    """``a`` or ``an``, by the sound of what follows: an 80-year-old, a European, an hour."""
-    first = words.split()[0]
-    if number := re.match(r"\d+", first):
-        first = str(english().number_to_words(number.group()))
-    return str(english().a(first)).split()[0]

@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import yaml
 
-from tda_bias.show.text import article
+from tda_bias.english import article
 from tda_bias.twins.twins import text_fields, with_texts
 from tda_bias.types import Triple
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.twins.words import article, in_case_of, replaced
+from tda_bias.twins.words import in_case_of, replaced
 
 
 def put(text: str, old: str, new: str) -> str:
@@ -28,28 +28,6 @@ def put(text: str, old: str, new: str) -> str:
 )
 def test_a_word_takes_the_capitals_of_another(word, like, expected):
     assert in_case_of(word, like) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("engineer", "an"),
-        ("nurse", "a"),
-        ("Ukrainian", "a"),
-        ("Iranian man", "an"),
-        ("heiress", "an"),
-        ("uncle", "an"),
-        ("European", "a"),
-        ("hour", "an"),
-        ("80 year old", "an"),
-        ("18-year-old", "an"),
-        ("11th-hour guest", "an"),
-        ("9 year old", "a"),
-        ("100 metre runner", "a"),
-    ],
-)
-def test_articles_go_by_the_sound_also_of_numbers(words, expected):
-    assert article(words) == expected
 
 
 @pytest.mark.parametrize(
