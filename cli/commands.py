@@ -44,13 +44,17 @@ PANELS = {
             forms={
                 "stereoset": Form(
                     texts=".loading:triples_asked",
-                    compute=".stereoset:triples_scored",
+                    function="tda_bias.scores.stereoset_scores:stereoset_scores",
+                    config="tda_bias.config:StereoSetConfig",
+                    unit="triples",
                     load="tda_bias.scores.stereoset_scores:StereoSetScores.load",
                     shown="tda_bias.scores.shown:shown",
                 ),
                 "stereoset intrasentence": Form(
                     texts=".stereoset:sentences",
-                    compute=".stereoset:sentences_scored",
+                    function="tda_bias.scores.stereoset_scores:sentence_scores",
+                    config="tda_bias.config:SentenceConfig",
+                    unit="sentences",
                     load="tda_bias.scores.stereoset_scores:SentenceScores.load",
                     shown="tda_bias.scores.shown:sentences_shown",
                 ),
@@ -65,7 +69,9 @@ PANELS = {
             forms={
                 "pairs": Form(
                     texts=".pairs:texts",
-                    compute=".pairs:compute",
+                    function="tda_bias.scores.pair_scores:pair_set_scores",
+                    config="tda_bias.config:PairsConfig",
+                    unit="pairs",
                     load="tda_bias.scores.pair_scores:PairSetScores.load",
                     shown="tda_bias.scores.pairs_shown:shown",
                 )

@@ -18,9 +18,8 @@ from tda_bias.twins import Twins, comparable_placebos
 from tda_bias.types import MAX_COUNT, InputError, ShareDone, Triple
 
 from .loading import Texts, hooked_model, pairs_of, triples_asked
-from .options import part_of
 from .run import Work, stage
-from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
+from .settings import Out, SharedRunSettings, TriplesSettings, TwinsOption, folder_name, part_of
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +98,17 @@ def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[di
 
 @dataclass(frozen=True)
 class Texts:
-    """What a model is to read: items, the twins of those that have some, and the source."""
+    """What a model is to read, and the source."""
 
     items: Any
     record: DataRecord
-    twins: Twins | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # what goes with the items: twins
+
+    @property
+    def twins(self) -> Twins | None:
+        """Twins of the items."""
+        twins: Twins | None = self.options.get("twins")
+        return twins
 
 
 def triples_asked(settings: Any) -> Texts:
@@ -110,7 +116,8 @@ def triples_asked(settings: Any) -> Texts:
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     source, category = read_triples(settings.data), str(settings.category)
     triples = source.chosen(category=category, groups=settings.group, limit=settings.limit)
-    return Texts(triples, source.record(category), _twins(source, triples, settings))
+    twins = _twins(source, triples, settings)
+    return Texts(triples, source.record(category), {"twins": twins})
 
 
 def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
@@ -150,7 +157,8 @@ def triples_of_run(record: HeadsRecord, category: str, settings: Any) -> Texts:
         limit = limit or record.setting("limit", 0) or None
     source = read_triples(given)
     triples = source.chosen(category=category, groups=groups, limit=limit)
-    return Texts(triples, source.record(category), _twins(source, triples, settings))
+    twins = _twins(source, triples, settings)
+    return Texts(triples, source.record(category), {"twins": twins})
 
 
 def category_of(run: HeadBias, category: str | None) -> str:

@@ -169,11 +169,6 @@ def command_line(words: list[str], settings: BaseModel) -> str:
     return shlex.join(["tdabias", *words, *arguments, *options])
 
 
-def part_of(whole: BaseModel, settings: type[Settings]) -> Settings:
-    """The settings of one of the library's functions, among those of a command."""
-    return settings(**whole.model_dump(include=set(settings.model_fields)))
-
-
 # -- where values come from ------------------------------------------------------------------------
 
 

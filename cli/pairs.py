@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from tda_bias.config import BatchOption, ConfidenceOption
+from tda_bias.config import PairsConfig
 from tda_bias.pairs import SETS
 from tda_bias.store.identity import Changes
 from tda_bias.types import InputError
 
 from .loading import Texts, pairs_of
-from .run import Work
 from .settings import (
     DtypeOption,
     LimitOption,
@@ -24,13 +23,8 @@ from .settings import (
     folder_name,
 )
 
-if TYPE_CHECKING:
-    from tda_bias.scores.pair_scores import PairSetScores
 
-
-class PairsSettings(
-    ModelOption, DtypeOption, BatchOption, LimitOption, ConfidenceOption, SharedRunSettings
-):
+class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRunSettings):
     """Settings of ``tdabias pairs``."""
 
     set_: Annotated[str, Changes.NOTHING] = Field(
@@ -46,11 +40,6 @@ class PairsSettings(
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this occupation, bias type or paradigm; may be given several times"
     )
-    start: Literal["tokenizer", "bos"] = Field(
-        "tokenizer",
-        description="of causal models: score the first token only where the tokenizer adds a start "
-        "token, or put one in front of every text",
-    )
     out: Out = Field(None, description="folder for the files (default: runs/MODEL/pairs-SET)")
 
     @model_validator(mode="before")
@@ -62,6 +51,11 @@ class PairsSettings(
                 f"own pairs to --set; got --data {values['data']}"
             )
         return values
+
+    @property
+    def named(self) -> str:
+        """What is read."""
+        return self.set_ if self.set_ in SETS else Path(self.set_).stem
 
     @property
     def folder(self) -> Path:
@@ -78,22 +72,3 @@ def texts(settings: PairsSettings) -> Texts:
         )
     read = pairs_of(settings, settings.set_, settings.data)
     return Texts(read, read.record)
-
-
-def compute(settings: PairsSettings, texts: Texts, work: Work) -> PairSetScores:
-    """Score both texts of every pair."""
-    model = work.model(settings.model)
-
-    from tda_bias.scores.pair_scores import pair_set_scores
-
-    with work.progress(f"{settings.model} · {texts.items.name}", "pairs") as progress:
-        result = pair_set_scores(
-            model,
-            texts.items,
-            start=settings.start,
-            batch_size=settings.batch_size,
-            confidence=settings.confidence,
-            progress=progress,
-            cache=work.cache,
-        )
-    return work.saved(result)

@@ -23,7 +23,7 @@ from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_ano
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
-from .options import Positional, part_of
+from .options import Positional
 from .output import progress_bar
 from .run import interruptible, stage, working
 from .settings import (
@@ -34,6 +34,7 @@ from .settings import (
     Several,
     SharedRunSettings,
     folder_name,
+    part_of,
 )
 
 if TYPE_CHECKING:

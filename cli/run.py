@@ -23,9 +23,9 @@ from tda_bias.store.result import Result
 from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
 from tda_bias.types import InputError, ShareDone
 
-from .loading import hooked_model, language_model
+from .loading import Texts, hooked_model, language_model
 from .output import Moved, progress_bar
-from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings
+from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings, part_of
 from .spec import Form, Spec, named
 
 if TYPE_CHECKING:
@@ -63,10 +63,22 @@ def finished(name: str, settings: Any, *, shared: bool = True) -> Any:
     from .commands import FORMS
 
     form = FORMS[name]
-    texts = named(form.texts)(settings) if form.texts else None
+    texts: Any = named(form.texts)(settings) if form.texts else None
     data = getattr(texts, "record", None)
     with working(settings, name, settings.folder, data=data, kept=form.kept, shared=shared) as work:
+        if form.function:
+            return _measured(form, settings, texts, work)
         return named(form.compute)(settings, texts, work)
+
+
+def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
+    """What a function of the library says of a model and texts, saved."""
+    model, config = work.model(settings.model), part_of(settings, named(form.config))
+    function = named(form.function)
+    with work.progress(f"{model.name} · {settings.named}", form.unit) as progress:
+        how = {"config": config, "progress": progress, "cache": work.cache}
+        result = function(model, texts.items, **texts.options, **how)
+    return work.saved(result)
 
 
 def shown(form: Form, result: Any, folder: Path, top: int) -> Output:

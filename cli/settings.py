@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -36,6 +36,7 @@ def _known_shard(value: str) -> str:
     return value
 
 
+C = TypeVar("C", bound=BaseModel)
 Device = Annotated[str, AfterValidator(_known_device)]
 Shard = Annotated[str, AfterValidator(_known_shard)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
@@ -202,3 +203,8 @@ def folder_name(source: str) -> str:
     place = path.resolve()
     mark = hashlib.blake2b(str(place).encode(), digest_size=3).hexdigest()
     return f"{place.stem if place.is_file() else place.name}-{mark}"
+
+
+def part_of(whole: BaseModel, settings: type[C]) -> C:
+    """The settings of one of the library's functions, among those of a command."""
+    return settings(**whole.model_dump(include=set(settings.model_fields)))

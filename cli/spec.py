@@ -31,6 +31,10 @@ class Form:
         shown: ``(result, folder, top=...) -> Output``: what is printed, then and again.
         compute: ``(settings, texts, work) -> result``, which it saves by ``work.saved``. Empty
             where the command makes several runs by a function of its own.
+        function: In the place of ``compute``, a function of the library ``(model, items, *, config,
+            progress, cache) -> result``, which also takes what goes with the items.
+        config: The class of its settings, which are among the command's.
+        unit: What it counts.
         texts: ``(settings) -> texts``: what is to be read, with its ``record``; what cannot be used
             is said before a model is loaded. Empty where there is nothing to read.
         kept: Folder inside the run of finished parts.
@@ -39,6 +43,9 @@ class Form:
     load: str
     shown: str
     compute: str = ""
+    function: str = ""
+    config: str = ""
+    unit: str = "texts"
     texts: str = ""
     kept: str = "parts"
 

@@ -13,9 +13,8 @@ from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 from unqover.questions import Design, sampled_design
 
-from .options import part_of
 from .run import Work
-from .settings import ModelOption, Out, PlacementSettings, SharedRunSettings, folder_name
+from .settings import ModelOption, Out, PlacementSettings, SharedRunSettings, folder_name, part_of
 
 if TYPE_CHECKING:
     from unqover.report import Report

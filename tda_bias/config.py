@@ -6,7 +6,7 @@ default and description stand there alone.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -80,3 +80,25 @@ class HeadBiasConfig(BatchOption, SeedOption):
         "with twins where there are any), location (z of the location test), or a published map, "
         "which ranks heads by their noise",
     )
+
+
+class StartOption(Config):
+    """Whether a text's first token is scored."""
+
+    start: Literal["tokenizer", "bos"] = Field(
+        "tokenizer",
+        description="of whole texts and causal models: score the first token only where the "
+        "tokenizer adds a start token, or (bos) put the model's start token in front",
+    )
+
+
+class StereoSetConfig(BatchOption, ConfidenceOption, SeedOption):
+    """Settings of ``stereoset_scores``."""
+
+
+class SentenceConfig(BatchOption, ConfidenceOption, StartOption):
+    """Settings of ``sentence_scores``."""
+
+
+class PairsConfig(BatchOption, ConfidenceOption, StartOption):
+    """Settings of ``pair_set_scores``."""

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from tda_bias.config import PairsConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet
@@ -408,9 +409,7 @@ def pair_set_scores(
     model: LanguageModel,
     pairs: PairSet,
     *,
-    start: Start = "tokenizer",
-    batch_size: int = 32,
-    confidence: float = 0.95,
+    config: PairsConfig | None = None,
     progress: Progress | None = None,
     cache: OpenCache = no_cache,
 ) -> PairSetScores:
@@ -421,8 +420,10 @@ def pair_set_scores(
             a text is too long for it, or ``cache`` holds readings of something else.
         ShareDone: if the parts are shared by several processes and another one gathers.
     """
+    config = config or PairsConfig()
+    start, confidence = config.start, config.confidence
     items = pair_items(
-        model, pairs, start=start, batch_size=batch_size, progress=progress, cache=cache
+        model, pairs, start=start, batch_size=config.batch_size, progress=progress, cache=cache
     )
     by_division, own = official(pairs, items, confidence=confidence)
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]

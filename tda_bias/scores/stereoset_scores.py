@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
+from tda_bias.config import SentenceConfig, StereoSetConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.pairs.pair import Scored
 from tda_bias.scores.beta import BETA, TWINS, beta_table, twin_table, with_beta
@@ -167,9 +168,7 @@ def stereoset_scores(
     *,
     twins: Twins | Literal["auto"] | None = "auto",
     placebos: Mapping[Placebo, Twins] | Literal["auto"] = "auto",
-    batch_size: int = 32,
-    confidence: float = 0.95,
-    seed: int = 0,
+    config: StereoSetConfig | None = None,
     progress: Progress | None = None,
     cache: OpenCache = no_cache,
 ) -> StereoSetScores:
@@ -183,9 +182,7 @@ def stereoset_scores(
         placebos: From ``tda_bias.twins.make_placebos``: what of beta another wording or another
             role of the same gender changes too. ``auto``: made where there are twins. Only triples
             with twins take part.
-        batch_size: Texts per forward pass.
-        confidence: Coverage of the intervals.
-        seed: Of exchanges.
+        config: Texts per forward pass, coverage of the intervals, seed of exchanges.
         progress: Called with finished triples and all, twins, placebos and mixed texts included.
         cache: As in ``TextReader.read_saved``.
 
@@ -194,6 +191,8 @@ def stereoset_scores(
             long for it, there is no triple, or ``cache`` holds readings of something else.
         ShareDone: if the parts are shared by several processes and another one gathers.
     """
+    config = config or StereoSetConfig()
+    confidence, seed = config.confidence, config.seed
     if twins == "auto":
         twins = make_twins(triples) or None
     if placebos == "auto":
@@ -205,7 +204,7 @@ def stereoset_scores(
         for name, own in placebos.items()
     }
     every = [*triples, *_further_texts(triples, twins_of, placebos_of)]
-    reader = TextReader(model, batch_size, triples=True)
+    reader = TextReader(model, config.batch_size, triples=True)
     named = {"triples": [Contrast.of(text) for text in every]}
     read = likelihoods_of(reader.read_saved(named, cache, progress=progress)["triples"])
     of_texts = dict(zip(map(_texts, every), read, strict=True))
@@ -317,9 +316,7 @@ def sentence_scores(
     model: LanguageModel,
     sentences: Sequence[SentenceTriple],
     *,
-    batch_size: int = 32,
-    start: Start = "tokenizer",
-    confidence: float = 0.95,
+    config: SentenceConfig | None = None,
     progress: Progress | None = None,
     cache: OpenCache = no_cache,
 ) -> SentenceScores:
@@ -331,8 +328,10 @@ def sentence_scores(
     """
     if not sentences:
         raise InputError("there is no item to score")
+    config = config or SentenceConfig()
+    start, confidence = config.start, config.confidence
     items = sentence_items(
-        model, sentences, batch_size=batch_size, start=start, progress=progress, cache=cache
+        model, sentences, batch_size=config.batch_size, start=start, progress=progress, cache=cache
     )
     tables: list[pd.DataFrame] = []
     splits: list[pd.DataFrame] = []

@@ -13,12 +13,11 @@ from tdabias_cli.options import (
     Positional,
     command_line,
     merged,
-    part_of,
     taking,
     values_of_environment,
 )
 from tdabias_cli.pvf import PvfSettings
-from tdabias_cli.settings import Several
+from tdabias_cli.settings import Several, part_of
 from tdabias_cli.unqover import UnqoverSettings
 from unqover.classes import load_class
 from unqover.config import DesignConfig

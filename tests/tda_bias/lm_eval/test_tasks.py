@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tda_bias import load_language_model, load_triples
+from tda_bias.config import SentenceConfig
 from tda_bias.lm_eval import tasks
 from tda_bias.pairs.load import load_pairs
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -170,7 +171,7 @@ def test_whole_sentences_and_their_twins_score_as_behind_the_start_token(saved_l
     )
     found = measured("stereoset_intrasentence", saved_lm, data=str(path))
     model, sentences = load_language_model(saved_lm, device="cpu"), load_sentence_triples(path)[0]
-    scored = sentence_scores(model, sentences, start="bos")
+    scored = sentence_scores(model, sentences, config=SentenceConfig(start="bos"))
     row = scored.scores.query("scored == 'whole' and scoring == 'sum'").iloc[0]
     for name in ("lms", "ss", "icat"):
         assert found[name] == pytest.approx(row[name])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tda_bias.config import StereoSetConfig
 from tda_bias.scores.beta_parts import PARTS, changed_spans
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
 from tda_bias.twins import Twins
@@ -22,7 +23,7 @@ TRIPLES = [
     Triple("x", "race", "The nurse that he", "said the woman", "knew a", "the nurse he"),
 ]
 SWAP = {"man": "woman", "woman": "man", "he": "she", "she": "he"}
-OPTIONS = {"seed": 2}
+OPTIONS = {"config": StereoSetConfig(seed=2)}
 
 
 def swapped(text):

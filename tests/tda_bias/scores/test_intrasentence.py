@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.config import SentenceConfig
 from tda_bias.scores.stereoset import scores
 from tda_bias.scores.stereoset_scores import sentence_scores
 from tda_bias.triples import SentenceTriple
@@ -61,7 +62,7 @@ def test_items_without_a_readable_word_are_counted_not_scored(tiny_lm):
     by = everything.set_index("scored")
     assert by["undefined"].to_dict() == {"whole": 0, "difference": 1}
     assert by["items"].to_dict() == {"whole": 3, "difference": 2}
-    started = sentence_scores(tiny_lm("gpt2"), SENTENCES, start="bos")
+    started = sentence_scores(tiny_lm("gpt2"), SENTENCES, config=SentenceConfig(start="bos"))
     assert set(started.scores["undefined"]) == {0}
 
 

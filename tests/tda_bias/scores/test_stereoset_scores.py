@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.config import StereoSetConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.scores.beta import beta_table, with_beta
 from tda_bias.scores.beta_parts import PARTS
@@ -25,7 +26,7 @@ TRIPLES = [
     Triple("she", "gender", "The woman knew.", "she was the nurse", "he felt", "wrote wrote"),
     Triple("x", "race", "The nurse that he", "said the woman", "knew a", "the nurse he"),
 ]
-OPTIONS = {"seed": 2}  # of the exchanges
+OPTIONS = {"config": StereoSetConfig(seed=2)}  # of the exchanges
 
 
 def other(triple, word):
@@ -87,7 +88,7 @@ def test_twins_add_columns_and_tables_and_change_nothing_else(model, found, plai
     )
     with_twins = with_beta(plain.items, found.twins)
     pd.testing.assert_frame_equal(found.items[list(with_twins)], with_twins, atol=1e-5)
-    pd.testing.assert_frame_equal(found.beta, beta_table(found.items, found.twins, **OPTIONS))
+    pd.testing.assert_frame_equal(found.beta, beta_table(found.items, found.twins, seed=2))
     assert found.items["twins"].tolist() == [1, 0, 2, 1]
     assert found.record.twins["excluded"] == {"no gendered word": 1}
 
