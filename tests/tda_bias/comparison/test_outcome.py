@@ -1,4 +1,4 @@
-"""The test of a change: by brute force, by its properties, and calibrated."""
+"""The change of an outcome: by brute force, by its properties, and calibrated."""
 
 from dataclasses import replace
 from itertools import product
