@@ -128,7 +128,7 @@ def cluster_mean(
     Example:
         >>> found = cluster_mean(np.array([1.0, 3.0, 2.0, 6.0]), ["a", "a", "b", "c"])
         >>> found.mean, found.clusters, round(found.error, 2), round(found.df, 2)
-        (3.0, 3, 1.41, 1.8)
+        (3.0, 3, 1.15, 1.8)
     """
     known = np.isfinite(values)
     y = np.asarray(values, float)[known]

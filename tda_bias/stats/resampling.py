@@ -123,7 +123,14 @@ def family_wise_share(
 
 
 def benjamini_hochberg(pvalue: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """False-discovery-rate q of all defined p-values together; NaN stays NaN."""
+    """False-discovery-rate q of all defined p-values together; NaN stays NaN.
+
+    Source: Benjamini & Hochberg (1995).
+
+    Example:
+        >>> benjamini_hochberg(np.array([0.01, 0.04, np.nan, 0.5])).round(2).tolist()
+        [0.03, 0.06, nan, 0.5]
+    """
     q = np.full(np.shape(pvalue), np.nan)
     defined = np.isfinite(pvalue)
     if defined.any():
@@ -135,6 +142,10 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
     """Holm's adjusted p of all defined p-values together; NaN stays NaN.
 
     Source: Holm (1979).
+
+    Example:
+        >>> holm(np.array([0.01, 0.04, np.nan, 0.5])).round(2).tolist()
+        [0.03, 0.08, nan, 0.5]
     """
     adjusted = np.full(np.shape(pvalue), np.nan)
     known = np.flatnonzero(np.isfinite(pvalue))
@@ -148,7 +159,12 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 
 
 def smallest_effect(n: float) -> float:
-    """The mean in SDs that a two-sided t-test of n items at .05 finds four times out of five."""
+    """The mean in SDs that a two-sided t-test of n items at .05 finds four times out of five.
+
+    Example:
+        >>> round(smallest_effect(34), 2)
+        0.5
+    """
     critical = stats.t.ppf(0.975, n - 1)
 
     def lacking(mean: float) -> float:

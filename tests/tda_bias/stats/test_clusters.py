@@ -1,6 +1,4 @@
-"""The one interval over clusters and the one test: literal matrices, SciPy."""
-
-from itertools import product
+"""The one interval over clusters: literal matrices, SciPy."""
 
 import numpy as np
 import pytest
@@ -10,9 +8,9 @@ from scipy.linalg import fractional_matrix_power
 from tda_bias.stats.clusters import (
     FEWEST_CLUSTERS,
     cluster_mean,
-    flip_pvalue,
     jackknife_mean,
-    spearman_limits,
+    resampled_error,
+    student_quantile,
 )
 
 
@@ -158,18 +156,48 @@ def test_a_jackknife_of_what_differs_by_rounding_has_no_interval():
     assert np.isnan(found.limits()).all()
 
 
-def test_limits_of_a_rank_correlation_are_bonett_and_wrights():
-    low, high = spearman_limits(0.5, 19)
-    z = [np.arctanh(0.5) + sign * stats.norm.ppf(0.975) * np.sqrt(1.125 / 16) for sign in (-1, 1)]
-    assert (low, high) == pytest.approx(tuple(np.tanh(z)))
-    assert np.isnan([*spearman_limits(1.0, 19), *spearman_limits(0.5, 4)]).all()
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_a_quantile_leaves_half_of_the_rest_above_it(confidence):
+    assert stats.t.sf(student_quantile(7, confidence), 7) == pytest.approx((1 - confidence) / 2)
 
 
-def test_p_over_clusters_counts_the_flips_of_their_sums():
-    values, cluster = rng(11).normal(0.5, 1, 14), np.repeat(np.arange(7), 2)
-    sums = values.reshape(7, 2).sum(1)
-    null = [abs(np.dot(signs, sums)) for signs in product((1, -1), repeat=7)]
-    expected = np.mean(np.array(null) >= abs(sums.sum()) - 1e-9)
-    assert flip_pvalue(values, cluster, rng=rng()) == expected
-    many = flip_pvalue(rng(12).normal(2, 1, 40), np.arange(40), n_resamples=99, rng=rng())
-    assert many == 1 / 100
+# -- the bootstrap ---------------------------------------------------------------------------------
+
+
+def test_a_resampled_error_is_the_deviation_over_literal_draws_within_strata():
+    values, strata = rng(12).normal(size=(9, 2)), np.array([0, 1, 0, 1, 1, 2, 2, 0, 2])
+
+    def mean(weight):
+        return weight @ values / weight.sum()
+
+    found = resampled_error(mean, strata, n_resamples=60, rng=rng(13))
+    twin, draws = rng(13), []
+    for _ in range(60):
+        drawn = [twin.choice(np.flatnonzero(strata == one), 3) for one in range(3)]
+        draws.append(values[np.concatenate(drawn)].mean(0))
+    np.testing.assert_allclose(found, np.std(draws, axis=0, ddof=1))
+
+
+def test_a_resampled_error_of_a_mean_is_scipys_bootstrap():
+    values = rng(14).normal(size=30)
+    found = resampled_error(
+        lambda weight: np.average(values, weights=weight),
+        np.zeros(30, dtype=int), n_resamples=4000, rng=rng(15),
+    )  # fmt: skip
+    reference = stats.bootstrap((values,), np.mean, n_resamples=4000, rng=rng(16))
+    assert found == pytest.approx(reference.standard_error, rel=0.05)
+
+
+def test_a_resampled_error_is_over_draws_in_which_the_number_is_defined():
+    """And NaN where the number does not vary."""
+
+    def statistic(weight):
+        return np.array([weight[0] if weight[1] > 0 else np.nan, 0.1 + 0.2 * weight.sum()])
+
+    found = resampled_error(statistic, np.zeros(4, dtype=int), n_resamples=300, rng=rng(17))
+    twin = rng(17)
+    draws = [np.bincount(twin.choice(np.arange(4), 4), minlength=4) for _ in range(300)]
+    known = [weight[0] for weight in draws if weight[1] > 0]
+    assert len(known) < 300
+    assert found[0] == pytest.approx(np.std(known, ddof=1))
+    assert np.isnan(found[1])

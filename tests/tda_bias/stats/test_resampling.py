@@ -1,6 +1,4 @@
-"""Ties, p-values, permutations, ranks and intervals: each against its definition or SciPy."""
-
-from itertools import product
+"""Ties, p-values, corrections and power: each against its definition, SciPy or statsmodels."""
 
 import numpy as np
 import pytest
@@ -9,65 +7,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tda_bias.stats.resampling import (
-    ENUMERATED,
+    SINGLE_PRECISION,
     benjamini_hochberg,
-    exchanges,
     family_wise_share,
     holm,
     permutation_pvalue,
-    permutations_within,
+    rounding,
     share_reached,
     smallest_effect,
-    spearman,
-    spearman_over_items,
-    standardised_ranks,
+    threshold,
     two_sided_share,
     value_needed,
 )
-from tda_bias.stats.seeds import generator
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-# -- random draws ----------------------------------------------------------------------------------
-
-
-def test_a_named_generator_depends_on_seed_and_every_name_but_not_on_what_was_drawn_before():
-    first = generator(3, "heads", "gender").random(4)
-    generator(3, "heads", "race").random(9)
-    np.testing.assert_array_equal(first, generator(3, "heads", "gender").random(4))
-    others = [(4, "heads", "gender"), (3, "headsgender"), (3, "gender", "heads"), (3, "heads")]
-    for seed, *names in others:
-        assert not np.array_equal(first, generator(seed, *names).random(4))
-
-
-def test_items_are_permuted_within_their_stratum_only_and_all_orders_occur():
-    strata = ["a", "b", "a", "b", "a"]
-    orders = permutations_within(strata, 300, rng())
-    assert {tuple(sorted(order)) for order in orders} == {(0, 1, 2, 3, 4)}
-    assert all(strata[i] == strata[j] for order in orders for i, j in enumerate(order))
-    assert len({tuple(order) for order in orders}) == 12
-
-
-@pytest.mark.parametrize("size", [[2, 2, 2], [3, 1, 2], [1], [4, 4]])
-def test_few_exchanges_are_enumerated(size):
-    found = exchanges(np.array(size), 5, rng())
-    assert found.exact
-    expected = set(product(*(range(n) for n in size)))
-    assert sorted(map(tuple, found.member.tolist())) == sorted(expected)
-    assert len(found) == len(expected)
-
-
-def test_exchanges_are_enumerated_up_to_the_limit_and_drawn_alike_beyond():
-    assert len(exchanges(np.full(12, 2), 5, rng())) == ENUMERATED
-    assert len(exchanges(np.full(6, 4), 5, rng())) == ENUMERATED
-    found = exchanges(np.array([2] * 12 + [3]), 6000, rng())
-    assert not found.exact
-    assert len(found) == 6000
-    np.testing.assert_allclose((found.member == 0).mean(0), [1 / 2] * 12 + [1 / 3], atol=0.03)
-    np.testing.assert_array_equal(found.member.max(0), [1] * 12 + [2])
 
 
 # -- p-values --------------------------------------------------------------------------------------
@@ -98,6 +53,40 @@ def test_rounding_never_decides_a_tie(scale):
     assert family_wise_share(null, np.array([observed])) == 2 / 3
     assert share_reached(np.array([0.1 + 0.2]) * scale, 0.3 * scale) == 1
     assert share_reached(np.array([0.3]) * scale, (0.1 + 0.2) * scale) == 1
+
+
+@pytest.mark.parametrize("observed", [0.0, 1e-7, -2.5, 3e8])
+def test_without_a_tolerance_values_are_ties_up_to_rounding_of_double_precision(observed):
+    close = 1e-12 + 1e-9 * abs(observed)
+    assert rounding(observed) == close
+    assert threshold(observed) == threshold(observed, tolerance=close) == observed - close
+
+
+@given(
+    st.lists(st.integers(-30, 30), min_size=1, max_size=20), st.integers(-30, 30), st.integers(0, 4)
+)
+def test_a_tolerance_is_how_far_below_a_value_still_reaches_it(null, observed, tolerance):
+    values, close = np.array(null), tolerance + 0.5
+    larger = sum(value >= observed - close for value in null)
+    expected = (1 + larger) / (1 + len(null))
+    assert share_reached(values, observed, tolerance=close) == expected
+    assert family_wise_share(values, np.array([observed]), tolerance=close) == expected
+    sizes = sum(abs(value) >= abs(observed) - close for value in null)
+    found = two_sided_share(values, observed, tolerance=close)
+    assert found == (1 + sizes) / (1 + len(null))
+
+
+def test_every_test_can_have_a_tolerance_of_its_own():
+    null = np.array([[0.9, 0.9], [2.0, 2.0]])
+    found = share_reached(null, np.ones(2), tolerance=np.array([0.2, 0.05]))
+    assert found.tolist() == [3 / 3, 2 / 3]
+
+
+def test_what_single_precision_makes_of_a_value_is_a_tie_only_with_its_tolerance():
+    value = 1 / 3
+    null = np.array([np.float32(value) - np.float32(1e-6)])
+    assert share_reached(null, value) == 1 / 2
+    assert share_reached(null, value, tolerance=SINGLE_PRECISION) == 1
 
 
 def test_what_is_undefined_has_no_p():
@@ -132,39 +121,6 @@ def test_q_is_the_smallest_level_at_which_a_test_is_rejected(pvalues):
         assert q == pytest.approx(min([1.0, *candidates]))
 
 
-# -- rank correlations -----------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 4), min_size=3, max_size=12), st.integers(0, 99))
-def test_products_of_standardised_ranks_are_spearmans_rho(values, seed):
-    x, y = np.array(values, dtype=float), rng(seed).normal(size=len(values))
-    product_of_ranks = standardised_ranks(x) @ standardised_ranks(y)
-    if np.ptp(x) == 0:
-        assert np.isnan(product_of_ranks)
-        assert np.isnan(spearman_over_items(x, y))
-    else:
-        expected = stats.spearmanr(x, y).statistic
-        assert product_of_ranks == pytest.approx(expected)
-        assert spearman_over_items(x, y) == pytest.approx(expected)
-
-
-def test_a_column_with_a_hole_has_no_ranks():
-    values = np.array([[1.0, np.nan, 3.0], [2.0, 4.0, 1.0], [0.0, 5.0, 2.0]])
-    assert np.isnan(standardised_ranks(values)).all(0).tolist() == [False, True, False]
-
-
-def test_spearman_is_over_the_items_defined_in_every_row():
-    generator = rng(4)
-    x, y = generator.normal(size=(2, 3, 8))
-    x[0, 2], y[1, 5] = np.nan, np.inf
-    kept = [0, 1, 3, 4, 6, 7]
-    expected = [stats.spearmanr(a[kept], b[kept]).statistic for a, b in zip(x, y, strict=True)]
-    np.testing.assert_allclose(spearman(x, y), expected)
-    against_each = spearman(x[0], y)
-    np.testing.assert_allclose(against_each[2], stats.spearmanr(x[0][kept], y[2][kept]).statistic)
-    assert np.isnan(spearman(x[:, :4], y[:, :4] * np.array([1, 1, np.nan, np.nan]))).all()
-
-
 # -- corrections, power ----------------------------------------------------------------------------
 
 
@@ -193,3 +149,22 @@ def test_the_smallest_effect_is_that_of_statsmodels(n):
 
     effect = smallest_effect(n)
     assert TTestPower().power(effect, n, 0.05) == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [9, 30])
+def test_a_one_sided_p_is_that_of_scipys_permutation_test(n):
+    x, y = rng(n).normal(size=(2, n))
+    y = y + 0.8
+    observed = float(np.mean(y - x))
+
+    def statistic(x, y, axis):
+        return np.mean(y - x, axis=axis)
+
+    reference = stats.permutation_test(
+        (x, y), statistic, permutation_type="samples", vectorized=True, n_resamples=4999,
+        alternative="greater", random_state=rng(1),
+    )  # fmt: skip
+    found = share_reached(
+        reference.null_distribution, observed, exact=len(reference.null_distribution) == 2**n
+    )
+    assert found == pytest.approx(reference.pvalue)
