@@ -95,7 +95,8 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     """Many splits of the targets."""
     refuse_options(settings, {"twins"}, "is read with --data alone")
 
-    from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
+    from tda_bias.heads.confirmation import confirmation, saved_groups
+    from tda_bias.heads.confirmation_finding import confirmation_finding
     from tda_bias.heads.confirmation_shown import splits_table
 
     result = confirmation(
@@ -122,7 +123,8 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     others = {"seed", "n_splits", "n_permutations"}
     refuse_options(settings, others, "is that of the run with --data")
 
-    from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
+    from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
+    from tda_bias.heads.confirmation_finding import other_data_finding
     from tda_bias.heads.confirmation_shown import other_data_table
 
     from . import heads
