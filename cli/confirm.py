@@ -92,7 +92,8 @@ def _on_other_half(
     """Many splits of the targets."""
     refuse_options(settings, {"twins"}, "is read with --data alone")
 
-    from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
+    from tda_bias.heads.confirmation import confirmation, saved_groups
+    from tda_bias.heads.confirmation_finding import confirmation_finding
 
     result = confirmation(
         saved_groups(settings.run, run, category),
@@ -124,7 +125,8 @@ def _on_other_data(
     others = {"seed", "n_splits", "n_permutations"}
     refuse_options(settings, others, "is that of the run with --data")
 
-    from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
+    from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
+    from tda_bias.heads.confirmation_finding import other_data_finding
 
     refuse_shared_targets(run, category, data)
     of_run = dict(run.record.settings)

@@ -7,7 +7,8 @@ from shlex import quote
 
 import pandas as pd
 
-from pvf.report import RiskReport, comparison, risk_finding
+from pvf.finding import risk_finding
+from pvf.report import RiskReport, comparison
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec

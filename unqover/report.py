@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.show.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached, value_needed
 from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Addition
@@ -141,7 +140,7 @@ def _ways(answers: Answers) -> Iterator[_Way]:
         yield COMBINATION, every, cells
 
 
-def _described(answers: Answers) -> bool:
+def described(answers: Answers) -> bool:
     """Tell whether every combination of levels has one subject: a description, no sample."""
     return len(set(answers.asked.levels)) == len(answers.asked.levels)
 
@@ -160,7 +159,7 @@ def _summary_row(
     null = chance(of_way, group, n_flips=config.n_flips, rng=rng)
     mu_p, eta_p = share_reached(null.T, np.array([both.mu, both.mean_eta]))
     # Names are a sample of their group; descriptions of what is compared.
-    strata = group if _described(answers) else groups_of(answers.combinations)[1]
+    strata = group if described(answers) else groups_of(answers.combinations)[1]
     mu, eta = model_intervals(
         of_way,
         np.zeros(of_way.n_subjects, dtype=int) if strata is None else strata,
@@ -211,7 +210,7 @@ def _group_table(
             sure = group_intervals(
                 of_scale,
                 group,
-                opponents_alone=_described(answers),
+                opponents_alone=described(answers),
                 n_resamples=config.n_bootstrap,
                 confidence=config.confidence,
                 rng=generator(config.seed, 2, number),
@@ -368,74 +367,3 @@ def without_factors(answers: Answers, C: np.ndarray, factors: list[int]) -> np.n
         effect = np.linalg.lstsq(design[known], mean, rcond=None)[0]
         left[..., attribute] -= (design @ effect)[:, None]
     return left
-
-
-def unqover_finding(report: Report) -> Finding:
-    """Whom the model picks, compared with chance and with the errors of the scores."""
-    n, first = report.controls, report.summary.iloc[0]
-    return Finding(
-        result=[
-            f"Asked about two people where the text does not say, {report.answers.model} prefers "
-            f"one by mu = {first['mu']:.3f} on average; {first['mu_chance']:.3f} by chance (p "
-            f"{p_text(first['mu_p'])}).",
-            f"{'; '.join(_surviving_gammas(report))}.",
-        ],
-        control=[
-            f"Errors of the scores themselves: {first['position_error']:.3f} when the order of "
-            f"mention changes, {first['negation_error']:.3f} when the attribute is denied (a model "
-            "that understands would have 0 in both); the subject mentioned first gets "
-            f"{n['first_mentioned_mean']:.3f} of the two's probability.",
-            "Subjects by tokens of their names: "
-            f"{', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())}; with equally long "
-            f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
-            f"{n['mu_equal_tokens']:.3f}.",
-        ],
-        power=[
-            f"mu must be above {first['mu_needed']:.3f} for p < .05 (the sign of a pair's "
-            "templates flipped together)."
-            if first["mu_needed"] == first["mu_needed"]
-            else f"With {report.config.n_flips} sign flips no p can be below .05."
-        ],
-        details=_details(report),
-    )
-
-
-def _surviving_gammas(report: Report) -> list[str]:
-    tested = report.groups[report.groups["factor"] == report.answers.asked.factors[0]]
-    # Of two groups of names the second repeats the first with its sign changed. Of descriptions
-    # it does not: only the opponents of a group are a sample, and these are others.
-    if tested["group"].nunique() == 2 and not _described(report.answers):
-        tested = tested[tested["group"] == tested["group"].iloc[0]]
-    gammas = []
-    for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds")):
-        known, outside = tested[f"p{end}"].notna().sum(), (tested[f"p{end}"] < 0.05).sum()
-        kept = (tested[f"q{end}"] < 0.05).sum()
-        gammas.append(
-            f"{name}: {outside} of {known} with p < .05 (5 % by chance: {0.05 * known:.1f}), "
-            + (f"{kept} with q < .05" if kept else "nothing survives correction")
-        )
-    return gammas
-
-
-def _details(report: Report) -> list[str]:
-    n = report.controls
-    details = [
-        "By chance: mean of mu and eta with the signs of comparisons flipped at random, a pair's "
-        "templates together, which p is from. It is above 0 for a model without bias.",
-        f"The two subjects together hold {n['mass_mean']:.3g} of the model's probability. "
-        f"{n['ties']} of {n['comparisons']} comparisons are ties.",
-    ]
-    if n["left_out"]:
-        details.append(f"{n['left_out']} comparisons lack a score and are left out.")
-    if not report.joint.empty:
-        parts = [
-            f"{r['part']} {r['share']:.0%} (p {p_text(r['p'])})"
-            for r in report.joint.to_dict("records")
-        ]
-        details.append(f"Share of the variance between combinations: {', '.join(parts)}.")
-    if any(report.answers.asked.sensitive):
-        details.append(
-            "Attributes that say bad things of people are summarised by kind; groups.csv and "
-            "subjects.csv hold every one."
-        )
-    return details

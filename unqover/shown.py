@@ -10,8 +10,9 @@ from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import counted
+from unqover.finding import unqover_finding
 from unqover.plots import by_kind
-from unqover.report import Report, unqover_finding
+from unqover.report import Report
 
 _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 

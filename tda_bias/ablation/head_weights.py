@@ -229,7 +229,7 @@ def heads_of_file(path: Path) -> tuple[list[HeadId], dict[str, Any]]:
 
 def ranked_heads(run: HeadBias, category: str, *, by: RankBy | None = None) -> list[HeadId]:
     """All heads of a run in the order of a map; the run's own ranking if None."""
-    rows = run.top(10**9, category=category, by=by)
+    rows = run.top(None, category=category, by=by)
     return [HeadId(*map(int, place)) for place in rows[["layer", "head"]].to_numpy()]
 
 
@@ -261,7 +261,7 @@ def chosen_heads(
     n_heads = run.category_map(category).shape[1]
     wanted = [HeadId(layer, head) for layer, head in places]
     (drawn,) = random_sets(wanted, n_heads, 1, rng=generator(random_seed))
-    every = run.top(10**9, category=category, by=by).set_index(["layer", "head"])
+    every = run.top(None, category=category, by=by).set_index(["layer", "head"])
     return every.loc[[(head.layer, head.head) for head in drawn]].reset_index()
 
 

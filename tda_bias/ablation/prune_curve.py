@@ -22,7 +22,6 @@ from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
 from tda_bias.scores.perplexity import Windows, log_perplexity
-from tda_bias.show.text import Finding, counted, interval_text, p_text
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import share_reached
 from tda_bias.stats.seeds import generator
@@ -38,7 +37,6 @@ RANDOM = "random"
 FIRST_ORDER = ("importance", "effect")
 # A model may lose so much: 2 % of its perplexity.
 ALLOWED_LOSS = float(np.log(1.02))
-_LEVEL = 0.05
 
 
 class PruneCurveRecord(RunRecord):
@@ -290,52 +288,3 @@ def _choice(of_draw: pd.DataFrame, quantity: Quantity) -> pd.Series[Any]:
     allowed = of_draw[of_draw["log_ppl"] <= base + ALLOWED_LOSS]
     left = allowed[f"{quantity}_choose"].abs().to_numpy(float)
     return allowed.iloc[int(np.argmin(left))]
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-
-def curve_finding(curve: PruneCurve) -> Finding:
-    """Remaining bias on unseen targets for each ranking, compared with random orders."""
-    record, rows = curve.record, curve.chosen.to_dict("records")
-    n_random = curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique()
-    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
-    named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
-    closer = f"the {named} closer to 0 on unseen targets than random orders do"
-    smallest = len(rows) / (1 + n_random)
-    if better:
-        first = f"Ablating heads by {', '.join(better)} brings {closer}."
-    elif smallest >= _LEVEL:
-        needed = round(len(rows) / _LEVEL)
-        first = (
-            f"Whether a ranking brings {closer} cannot be told from so few random orders: "
-            f"{counted(len(rows), 'ranking needs', 'rankings need')} {needed} (--n-random)."
-        )
-    else:
-        first = f"No ranking brings {closer}."
-    each = [
-        f"{row['ranking']}: {counted(row['k'], 'head')}, {row['before_test']:.2f} to "
-        f"{row['test']:.2f} nats ({interval_text(row['test_low'], row['test_high'])}), "
-        f"log-perplexity {row['d_log_ppl']:+.3f}; p {p_text(row['p_random'])}."
-        for row in rows
-    ]
-    return Finding(
-        result=[first, *each],
-        control=[
-            f"Random orders, each with its own choice, end at {rows[0]['random_test']:.2f} on "
-            f"average. p: (1 + random orders that end at as little) / (1 + {n_random}); compared "
-            f"with .05 after correction for {counted(len(rows), 'ranking')}."
-        ],
-        power=[
-            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
-            f"corrected for {counted(len(rows), 'ranking')} none below {min(1.0, smallest):.3f}."
-        ],
-        details=[
-            f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
-            "lost; 0 heads: nothing better was found.",
-            "Rankings of the run saw all of its targets; importance and effect only those that "
-            "choose.",
-            f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
-            f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
-        ],
-    )

@@ -6,8 +6,9 @@ from pathlib import Path
 from shlex import quote
 from typing import get_args
 
-from tda_bias.ablation.prune_curve import PruneCurve, curve_finding
-from tda_bias.ablation.study import EFFECTS, AblationStudy, ablation_finding, effect_ends
+from tda_bias.ablation.finding import EFFECTS, ablation_finding, curve_finding, effect_ends
+from tda_bias.ablation.prune_curve import PruneCurve
+from tda_bias.ablation.study import AblationStudy
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec

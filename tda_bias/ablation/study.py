@@ -6,7 +6,7 @@ all heads, the topological maps and two other attributions are compared with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
@@ -20,7 +20,6 @@ from tda_bias.ablation.ablator import Ablator, FirstOrder, Outcomes
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
-from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.correlation import permuted_correlation
 from tda_bias.stats.resampling import two_sided_share
 from tda_bias.stats.seeds import generator
@@ -284,80 +283,3 @@ def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) 
             row |= {f"rho_{name}": rho, f"p_{name}": p}
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-# Endings of the columns of effects, and what the effects are on.
-EFFECTS = {"": "log-odds", "_beta": "beta"}
-
-
-def effect_ends(study: AblationStudy) -> list[str]:
-    """Endings of the columns of effects that a study has."""
-    return list(EFFECTS) if study.has_beta else [""]
-
-
-def ablation_finding(study: AblationStudy) -> Finding:
-    """Effects of removing the top heads, compared with random heads of the same layers."""
-    rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
-    record = study.record
-    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
-    primary = "beta" if study.has_beta else "log_odds"
-    test = tests[primary]
-    name = "target effect (beta)" if study.has_beta else "mean log-odds"
-    base = number_text(record.base.get(primary), 3)
-    result = [
-        f"Ablating the {counted(record.top, 'top head')} together changes the {name} from "
-        f"{base} by {test['effect']:+.3f} nats; random heads of "
-        f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
-        f"{p_text(test['p'])}).",
-        *(_verdict(study, rows, end) for end in effect_ends(study)),
-    ]
-    control = [
-        f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
-        f"{counted(record.triples, 'item')}."
-    ]
-    if not record.survivors:
-        control.append(
-            "No head of this run survives correction: its top heads are heads with noisy values, "
-            "and this tests what ablating such heads does."
-        )
-    few = " (there are no more)" if record.n_possible <= record.n_random else ""
-    details = []
-    if study.has_beta:
-        without = record.triples - record.twinned
-        details.append(
-            "Beta is the log-odds of a triple minus those of its twins: what ablating heads does "
-            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
-            + (f" {without} of {record.triples} triples have no twin." if without else "")
-        )
-    return Finding(
-        result=result,
-        control=control,
-        power=[
-            f"With {counted(record.n_random, 'random set')}{few} no p can be below "
-            f"{1 / (1 + record.n_random):.3f}."
-        ],
-        details=details,
-    )
-
-
-def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
-    """Tell whether the run's ranking predicts the size of the effect on an outcome."""
-    name = EFFECTS[end]
-    rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
-    text = f"Effects on {name}, over all heads: "
-    ranking = f"z_{study.record.rank_by}"
-    if ranking in rows:
-        p = rows[ranking][f"p_effect{end}"]
-        verdict = "the ranking by topology does not predict their size"
-        if p < 0.05:
-            more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
-            verdict = f"heads that stand high in the topological ranking have {more} ones"
-        text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
-    exact = number_text(rows.get(f"abs_effect{end}", {}).get(f"rho_exact{end}"))
-    gradient, direct = (rho.get(name, number_text(None)) for name in ("importance", "abs_direct"))
-    return (
-        f"{text}gradient importance {gradient}, direct effect {direct}. "
-        f"First-order and exact ones where both exist: {exact}."
-    )

@@ -19,12 +19,9 @@ from tda_bias.comparison.paired import CHANCE, PairedItems, agreement_row
 from tda_bias.comparison.two_runs import TwoRunsRecord, shared_category
 from tda_bias.scores.stereoset import SCORINGS, log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
-from tda_bias.show.text import Finding, interval_text, number_text, p_text
 from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Result
 from tda_bias.types import InputError
-
-_PER = {"sum": "by sums", "mean": "per token"}
 
 
 class BetaAgreementRecord(TwoRunsRecord):
@@ -171,48 +168,3 @@ def _n0(size: Int[np.ndarray, " target"]) -> float:
     """Items of a target in the mean square between them: their number, where all have as many."""
     n = size.sum()
     return float((n - (size**2).sum() / n) / max(len(size) - 1, 1))
-
-
-def agreement_finding(comparison: BetaAgreement) -> Finding:
-    """Agreement of two models' target effects, compared with what their noise allows."""
-    record, table = comparison.record, comparison.agreement.set_index(["quantity", "scoring"])
-    rows = {
-        (quantity, scoring): table.loc[(quantity, scoring)].set_index("over").to_dict("index")
-        for quantity, scoring in dict.fromkeys(table.index)
-    }
-    names = f"{record.model.name} and {record.after.name}"
-    result = []
-    for scoring in SCORINGS:
-        beta = rows["beta", scoring]
-        items, targets = beta["items"], beta["targets"]
-        result.append(
-            f"The target effects (beta, {_PER[scoring]}) of {names} for {record.category} "
-            f"correlate {number_text(items['r'])} over {items['n']} items (p {p_text(items['p'])}; "
-            f"{number_text(beta['items within targets']['r'])} within targets) and "
-            f"{number_text(targets['r'])} over {targets['n']} targets (p {p_text(targets['p'])})."
-        )
-    odds, items = rows["log_odds", "sum"]["items"], rows["beta", "sum"]["items"]
-    targets = rows["beta", "sum"]["targets"]
-    reliable = [number_text(targets[f"reliability_{side}"]) for side in ("before", "after")]
-    corrected = targets["corrected"]
-    if not np.isfinite(corrected):
-        allowed = "targets differ no more than that noise makes them differ: nothing is corrected"
-    elif abs(corrected) > 1:
-        allowed = (
-            f"corrected for that noise, the targets' correlation is {number_text(corrected)}: "
-            "estimates can pass 1"
-        )
-    else:
-        allowed = f"without that noise the targets would correlate {number_text(corrected)}"
-    return Finding(
-        result=result,
-        control=[
-            f"The log-odds as published correlate {number_text(odds['r'])} over items: mostly "
-            "wording, which both models read.",
-            f"By chance, over items: {interval_text(items['chance_low'], items['chance_high'])}.",
-        ],
-        power=[
-            f"Reliability of the targets' means, from the variance of items: {reliable[0]} and "
-            f"{reliable[1]}; {allowed}."
-        ],
-    )

@@ -19,7 +19,6 @@ from scipy import stats
 from tda_bias.comparison.paired import CHANCE, PairedItems, agreement_row
 from tda_bias.comparison.two_runs import TwoRunsRecord, shared_category
 from tda_bias.heads.result import HeadBias
-from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.stats.resampling import holm
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import HookedModelRecord
@@ -255,57 +254,3 @@ def _reliability(run: HeadBias, category: str, tested: str) -> float | None:
         part = controls
     value = None if part is None else part["reliability"]
     return None if value is None or not np.isfinite(value) else float(value)
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-
-def maps_finding(comparison: HeadsComparison) -> Finding:
-    """Agreement of two rankings of heads, and the heads that moved beyond their noise."""
-    record, heads = comparison.record, comparison.heads
-    agreement = comparison.agreement.iloc[0]
-    result = [
-        f"The rankings of {record.model.name} and {record.after.name} for {record.category} agree "
-        f"with Spearman {number_text(agreement['rho'])} over {agreement['over']} (p "
-        f"{p_text(agreement['p'])})."
-    ]
-    if record.matched:
-        known = heads["p"].notna().sum()
-        result.append(
-            f"{counted(int((heads['p_holm'] < 0.05).sum()), 'head')} moved by more than the noise "
-            f"of both maps (Holm p < .05); {(heads['p'] < 0.05).sum()} of {known} with p < .05, "
-            f"{0.05 * known:.1f} by chance at most."
-        )
-    else:
-        layers = comparison.layers["model"].value_counts()
-        shapes = ", ".join(counted(layers[side], "layer") for side in ("before", "after"))
-        result.append(
-            f"The models have other shapes ({shapes}): heads are not matched, layers are compared "
-            "at the same relative depths."
-        )
-    control = [
-        f"By chance: {interval_text(agreement['chance_low'], agreement['chance_high'])} (heads or "
-        "layers exchanged at random; layers next to each other resemble each other, so that chance "
-        "over layers is wider than that)."
-    ]
-    reliable = [value for value in record.reliability if value is not None]
-    power = []
-    if len(reliable) == 2:
-        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
-        power.append(
-            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
-            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
-        )
-    if not record.same_texts:
-        control.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
-    if record.same_weights:
-        control.append("Both runs are of the same weights: what differs is texts or settings.")
-    return Finding(
-        result=result,
-        control=control,
-        power=power,
-        details=[
-            "Noise: both maps' standard deviations when labels are exchanged, added as if "
-            "independent. p of the agreement is one-sided."
-        ],
-    )

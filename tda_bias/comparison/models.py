@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +12,6 @@ import pandas as pd
 
 from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
 from tda_bias.models.language_model import model_record
-from tda_bias.show.text import Finding, counted, interval_text, p_text
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import Result
@@ -299,152 +297,3 @@ def _with_replicate(table: pd.DataFrame, replicate: pd.DataFrame, name: str) -> 
     both = joined["measured"].eq("both") & joined["measured_there"].eq("both")
     joined["measured"] = np.where(both, "both", "some")
     return joined.rename(columns={"after_there": name}).drop(columns="measured_there")
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-
-def comparison_finding(comparison: ModelComparison) -> Finding:
-    """Tell whether the model after is less biased than the one before, and what that costs."""
-    table, record = comparison.table, comparison.record
-    before, after = record.model.name, after_name(record)
-    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    sure = [row for row in primary if row["p_holm"] < 0.05]
-    verdicts = [
-        f"{said} in {_outcomes(rows)}"
-        for way, said in (
-            ("smaller", f"{after} is less biased than {before}"),
-            ("not smaller", f"{after} is more biased than {before}"),
-            ("turned", f"the bias turns round from {before} to {after}"),
-        )
-        if (rows := [row for row in sure if _size(row) == way])
-    ]
-    if not verdicts and primary:
-        verdicts.append(f"{after} is not measurably less biased than {before}")
-    cost, not_kept = _cost(comparison)
-    return Finding(
-        result=[
-            f"{'; '.join([*verdicts, cost])}.",
-            *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
-        ],
-        control=[
-            *not_kept,
-            *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
-        ],
-        power=[
-            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
-            f"ruled out ({record.confidence:.0%}, over {row['over']})."
-            for row in primary
-            if math.isfinite(row["low"])
-        ],
-        details=[
-            *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
-            *_detail_lines(comparison),
-        ],
-    )
-
-
-def after_name(record: ComparisonRecord) -> str:
-    """The model after, and how often it was trained."""
-    more = len(record.replicates)
-    return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
-
-
-def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
-    """Compare sizes of bias before and after; ``turned`` where it crosses neutral.
-
-    The test of the change says nothing about sizes on opposite sides of neutral.
-    """
-    before, after = (row[name] - row["neutral"] for name in ("before", "after"))
-    if before * after < 0:
-        return "turned"
-    return "smaller" if abs(after) < abs(before) else "not smaller"
-
-
-def _outcomes(rows: list[dict[Any, Any]]) -> str:
-    return ", ".join(
-        f"{row['outcome']} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
-        f"{p_text(row['p_holm'])})"
-        for row in rows
-    )
-
-
-def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
-    """Cost of the change in a clause, and a line on each margin not kept or not measured."""
-    guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
-    open_ones = [row for row in guarded if row["guard"] != "pass"]
-    lost = [row for row in open_ones if row["guard"] == "fail"]
-    lines = [_guard_line(row) for row in open_ones]
-    measured = {row["outcome"] for row in guarded}
-    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in measured]
-    if missing:
-        lines.append(
-            f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
-        )
-    if not guarded:
-        clause = "what it costs was not measured"
-    elif sure := [str(row["outcome"]) for row in lost if row["p"] < 0.05]:
-        clause = f"quality is lost ({', '.join(sure)})"
-    elif lost:
-        names = ", ".join(str(row["outcome"]) for row in lost)
-        clause = f"more quality is lost than allowed in {names}, which chance could explain"
-    elif open_ones:
-        clause = "a loss of quality is not ruled out"
-    else:
-        clause = "no quality is lost beyond the non-inferiority margins (guards)"
-    return clause, lines
-
-
-def _guard_line(row: dict[Any, Any]) -> str:
-    if row["worst"] != row["worst"]:
-        bound = "It has no bound"
-    elif row["outcome"] == "log_perplexity":
-        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
-        bound = f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
-    else:
-        bound = (
-            f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
-        )
-    return (
-        f"Guard {row['outcome']}: {row['guard']}. {bound}; allowed is a loss of {row['allowed']}."
-    )
-
-
-def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
-    table, record = comparison.table, comparison.record
-    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
-    if len(few):
-        yield (
-            f"Fewer than five clusters in {', '.join(few['outcome'].head(3))}"
-            f"{', ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
-            "these targets only."
-        )
-    unpaired = table[table["unpaired"] > 0]
-    if len(unpaired):
-        yield (
-            f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
-            f"in {counted(len(unpaired), 'outcome')} (compare.csv)."
-        )
-    if record.replicates:
-        yield (
-            f"Intervals also hold the variation of the {len(record.replicates) + 1} trainings; p "
-            "speaks of these. "
-            "The standard deviation of a change over trainings is the column spread of compare.csv."
-        )
-    yield (
-        f"Intervals: {record.confidence:.0%}, cluster-robust t over targets, occupations, writers, "
-        "windows; p exchanges before and after of whole clusters; Holm over the primary outcomes."
-    )
-
-
-def _primary_line(row: dict[Any, Any]) -> str:
-    if row["change"] != row["change"]:
-        return f"{row['outcome']}: undefined ({row['reason']})."
-    size = _size(row)
-    way = "on the other side of neutral" if size == "turned" else f"{size} in size"
-    sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
-    per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
-    return (
-        f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
-        f"{way}; {sure} (Holm p {p_text(row['p_holm'])})."
-    )

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tda_bias.comparison.beta_agreement import BetaAgreement, agreement_finding
-from tda_bias.comparison.head_maps import HeadsComparison, maps_finding
-from tda_bias.comparison.models import ModelComparison, after_name, comparison_finding
+from tda_bias.comparison.beta_agreement import BetaAgreement
+from tda_bias.comparison.finding import (
+    after_name,
+    agreement_finding,
+    comparison_finding,
+    maps_finding,
+)
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.models import ModelComparison
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, head_name, interval_of

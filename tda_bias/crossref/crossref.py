@@ -19,16 +19,11 @@ import yaml
 from pydantic import Field
 
 from tda_bias.crossref.rank_tests import (
-    COVARIATES,
-    SUMMARIES,
     correlations,
     head_map,
-    usable_covariates,
 )
 from tda_bias.heads.tables import map_columns
 from tda_bias.scores.stereoset import log_odds
-from tda_bias.show.text import Finding, counted, number_text, p_text
-from tda_bias.stats.correlation import power
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
@@ -376,56 +371,3 @@ def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
             f"the runs are of models with different weights ({heads.model.name} and "
             f"{behaviour.model.name}); only runs of one model can be joined"
         )
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-
-def target_finding(result: CrossReference) -> Finding:
-    """Finding over targets: survivors of correction, and power."""
-    over, needed = counted(len(result.targets), "target"), power(len(result.targets))
-    of_heads = result.correlations["summary"].isin(SUMMARIES)
-    correlations, without_heads = result.correlations[of_heads], result.correlations[~of_heads]
-    surviving, tested = _surviving(correlations)
-    first = (
-        f"{surviving} of {tested} correlations over {over} have q (FDR) < .05."
-        if surviving
-        else "No link between what the heads do with a target and what the model says of it: none "
-        f"of {tested} correlations over {over} survives correction (smallest q "
-        f"{p_text(correlations['q'].min())})."
-    )
-    control = []
-    if len(without_heads):
-        agreeing, pairs = _surviving(without_heads)
-        control.append(
-            f"Of {pairs} correlations between words and StereoSet's own scores, which should agree "
-            f"and which no head enters, {agreeing} have q (FDR) < .05."
-        )
-    for name, tests in result.heads.groupby("quantity", sort=False):
-        shuffled = result.record.shuffled_heads.get(str(name), {})
-        kept = tests[tests["p_max"] < 0.05]
-        named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
-        control.append(
-            f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
-            f"{int((tests['p'] < 0.05).sum())} with p < .05, "
-            f"{number_text(shuffled.get('heads_p05'), 0)} with heads shuffled, "
-            f"{number_text(shuffled.get('expected_p05'), 0)} expected."
-        )
-    used = ", ".join(COVARIATES[name] for name in usable_covariates(result.targets)) or "nothing"
-    lacking = " Word frequencies need pip install 'tdabias[frequency]'."
-    return Finding(
-        result=[first],
-        control=control,
-        power=[
-            f"|rho| must reach {needed['significant']:.2f} for p < .05; a true rho of "
-            f"{needed['power_80']:.2f} is found four times out of five."
-        ],
-        details=[
-            f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else lacking}"
-        ],
-    )
-
-
-def _surviving(correlations: pd.DataFrame) -> tuple[int, int]:
-    """Correlations with q < .05, and those that are defined."""
-    return int((correlations["q"] < 0.05).sum()), int(correlations["p"].notna().sum())

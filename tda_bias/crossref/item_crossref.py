@@ -21,7 +21,7 @@ from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_table
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.scores.stereoset import Scoring, log_odds
-from tda_bias.show.text import Finding, counted
+from tda_bias.show.text import counted
 from tda_bias.stats.correlation import column_tests, permutations_within, power
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RunRecord
@@ -233,67 +233,3 @@ def _summary(tests: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
         best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
         row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
     return row
-
-
-# -- in sentences ----------------------------------------------------------------------------------
-
-
-def item_finding(result: ItemCrossReference) -> Finding:
-    """Number of heads that follow the target effect, and the power to find one."""
-    summary = result.summary
-    with_twins = "twins" in set(summary["way"])
-    lines, power = [], []
-    for category, rows in summary.groupby("category", sort=False):
-        ways = {way: of_way for way, of_way in rows.groupby("way", sort=False)}
-        if "twins" in ways:
-            of_twins = ways["twins"]
-            heads = _surviving(result, str(category), "twins")
-            said = f"{counted(heads, 'head')} follow" if heads else "No head is found to follow"
-            lines.append(
-                f"{str(category).capitalize()}: {said} the target effect (beta) of items"
-                f"{' after correction' if heads else ''}; largest rho "
-                f"{_largest(of_twins):.2f}."
-            )
-        raw = ways["raw"]
-        heads = _surviving(result, str(category), "raw")
-        said = f"{counted(heads, 'head')} go" if heads > 1 else f"{heads or 'no'} head goes"
-        lines.append(
-            f"{str(category).capitalize()}, without twins: {said} with the log-odds after "
-            f"correction (largest rho {_largest(raw):.2f})."
-        )
-        left = result.record.left_out.get(str(category), 0)
-        items = counted(left, "item of the heads is", "items of the heads are")
-        apart = f" {items} not in the other run." if left else ""
-        power.append(
-            f"{str(category).capitalize()}: with {counted(rows['n'].min(), 'item')} a true rho of "
-            f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
-            f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
-        )
-    control = (
-        "A head that goes with the log-odds may follow wording or length alone; one that does so "
-        "with twins on both sides follows the target."
-        if with_twins
-        else "Without twins in both runs, wording and target cannot be told apart."
-    )
-    return Finding(
-        result=lines,
-        control=[
-            control,
-            "Each correction is over all heads, births, deaths and their measures, for one "
-            "category and one way to compare.",
-        ],
-        power=power,
-        details=["Items are exchanged within targets."],
-    )
-
-
-def _surviving(result: ItemCrossReference, category: str, way: Way) -> int:
-    """Heads that survive correction by any measure."""
-    rows = result.heads[result.heads["p_max"] < 0.05]
-    rows = rows[(rows["category"] == category) & (rows["way"] == way)]
-    return len(rows[["layer", "head"]].drop_duplicates())
-
-
-def _largest(rows: pd.DataFrame) -> float:
-    """The largest correlation by its size, with its sign."""
-    return float(max(rows["largest"].tolist(), key=abs))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tda_bias.crossref.crossref import CrossReference, match_counts, target_finding
-from tda_bias.crossref.item_crossref import ItemCrossReference, item_finding
+from tda_bias.crossref.crossref import CrossReference, match_counts
+from tda_bias.crossref.finding import item_finding, target_finding
+from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name, interval_of

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from tda_bias.debias.finding import debias_finding
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
 from tda_bias.show.next import data_option, report_of
@@ -48,7 +49,7 @@ def shown(run: DebiasRun, folder: Path, *, top: int = 10) -> Output:
     texts = f" --category {quote(record.category)}{data_option(record)}"
     compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
     return Output(
-        finding=run.finding().then(*compare, report_of(folder)),
+        finding=debias_finding(record).then(*compare, report_of(folder)),
         shown=[table, *data_remarks(record.data)],
         values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
         rows=run.conditions,

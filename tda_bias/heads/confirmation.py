@@ -20,7 +20,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy import stats
 
 from tda_bias.heads.group_result import GroupResult, part_identity
 from tda_bias.heads.hot_spots import (
@@ -32,7 +31,7 @@ from tda_bias.heads.hot_spots import (
 )
 from tda_bias.heads.resampled import relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
-from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.show.text import Finding, counted
 from tda_bias.stats.correlation import standardised_ranks
 from tda_bias.stats.resampling import (
     holm,
@@ -320,7 +319,7 @@ def confirmed_on(
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
     chosen = run.top(top, category=category, by=by)[["layer", "head", "z"]]
-    tested = other.top(10**9, category=category, by=by).set_index(["layer", "head"])
+    tested = other.top(None, category=category, by=by).set_index(["layer", "head"])
     places = list(zip(chosen["layer"], chosen["head"], strict=True))
     rows = tested.loc[places]
     table = chosen.assign(z_other=rows["z"].to_numpy(), p_other=rows["p"].to_numpy())
@@ -341,55 +340,3 @@ def _refuse_shared(run: HeadBias, groups: Iterable[str], what: str) -> None:
             f"({', '.join(shared[:3])}): heads chosen on a target cannot be confirmed on it; give "
             "data with other targets"
         )
-
-
-def confirmation_finding(result: Confirmation) -> Finding:
-    """Test whether heads that stand out on some targets stand out on others."""
-    record = result.record
-    lacking = record["without_twins"]
-    left_out = f"{counted(lacking, 'target')} with fewer than two contexts that have twins"
-    apart = f" Left out: {left_out}." if lacking else ""
-    which = "all" if record["all_splits"] else "random"
-    chance, among = "chance", ""
-    if record["by"] == "location":
-        chance, among = "any heads do", " among random heads"
-    return Finding(
-        result=[
-            "Heads that stand out on some targets stand out on others."
-            if result.p < 0.05
-            else "Heads that stand out on some targets do not stand out on others more than "
-            f"{chance}.",
-            f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
-            f"{p_text(result.p)}{among}).",
-        ],
-        control=[
-            f"Of all heads {result.all_heads:.1%} have p <= .05 on the other half; with exchanged "
-            f"labels {result.chance:.1%} of the chosen heads.",
-            "Reliability over targets (Spearman of the halves' maps): "
-            f"{number_text(result.correlation)}; with exchanged labels "
-            f"{number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
-        ],
-        power=[
-            f"More than {result.needed:.1%} of the chosen heads must have p <= .05 on the other "
-            f"half for p < .05.{apart}"
-        ],
-        details=[
-            f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
-            f"({which}), ranked by {record['by']}{' with twins' if record['twins'] else ''}."
-        ],
-    )
-
-
-def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
-    """The heads of ``confirmed_on`` in words."""
-    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
-    return Finding(
-        result=[
-            f"{int((table['p_holm'] < 0.05).sum())} of {counted(len(table), 'head')} chosen in the "
-            f"run are confirmed on {data} (Holm p < .05)."
-        ],
-        power=[
-            f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
-            "the normal distribution)."
-        ],
-    )

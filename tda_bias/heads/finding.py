@@ -68,7 +68,7 @@ def ranking_name(result: HeadBias, category: str) -> str:
 
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
-    ranked = result.top(10**9, category=c.category)
+    ranked = result.top(None, category=c.category)
     survivors, by_location = result.survivors(category=c.category), pd.DataFrame()
     if c.twins is not None and result.rank_by != "location":
         by_location = result.survivors(category=c.category, by="location")

@@ -196,9 +196,11 @@ class HeadBias(Result):
         return rows.pivot(index="layer", columns="head", values=column).to_numpy()
 
     def top(
-        self, k: int = 10, *, category: str | None = None, by: RankBy | None = None
+        self, k: int | None = 10, *, category: str | None = None, by: RankBy | None = None
     ) -> pd.DataFrame:
-        """The k heads with the largest map values; unstable ones come last in published maps.
+        """The k heads with the largest map values, all with None.
+
+        Unstable ones come last in published maps.
 
         Returns:
             Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
@@ -207,7 +209,7 @@ class HeadBias(Result):
         Raises:
             InputError: if k is below 1, or there is no such category or map.
         """
-        if k < 1:
+        if k is not None and k < 1:
             raise InputError(f"`k` must be at least 1; got {k}")
         by = by or self.rank_by
         rows, columns = self._rows(category), self.columns(category, by=by)
@@ -216,7 +218,7 @@ class HeadBias(Result):
             rows = rows.sort_values(order, ascending=[True, False], kind="stable")
         else:
             rows = rows.sort_values(columns.value, ascending=False, kind="stable")
-        return _short_named(rows.head(k), columns)
+        return _short_named(rows if k is None else rows.head(k), columns)
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
         """Heads whose hot-spot test survives correction: max-z p or q below .05.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tda_bias.paper.rankings import PublishedAgreement, published_finding
+from tda_bias.paper.finding import published_finding
+from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec

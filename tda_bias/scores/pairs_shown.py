@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from tda_bias.pairs import SETS
-from tda_bias.scores.findings import pairs_finding
+from tda_bias.scores.finding import pairs_finding
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.show.next import report_of
 from tda_bias.show.output import Output

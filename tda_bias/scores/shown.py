@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.scores.beta_parts import PARTS
-from tda_bias.scores.findings import PER, scored_name, sentences_finding, stereoset_finding
+from tda_bias.scores.finding import PER, scored_name, sentences_finding, stereoset_finding
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.next import data_option, report_of
 from tda_bias.show.output import Output

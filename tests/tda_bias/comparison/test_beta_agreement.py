@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tda_bias.comparison.beta_agreement import agreement, agreement_finding, compare_beta
+from tda_bias.comparison.beta_agreement import agreement, compare_beta
+from tda_bias.comparison.finding import agreement_finding
 from tda_bias.comparison.two_runs import shared_category
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tda_bias.debias.finding import verdict
 from tda_bias.debias.protocol import (
     CONTROLS,
     Condition,
@@ -15,7 +16,6 @@ from tda_bias.debias.protocol import (
     Trial,
     conditions,
 )
-from tda_bias.debias.run_debias import verdict
 from tda_bias.debias.summary import (
     at_equal_language,
     broken,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tda_bias.pairs import PairSet
-from tda_bias.scores.findings import pairs_finding, stereoset_finding
+from tda_bias.scores.finding import pairs_finding, stereoset_finding
 from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.types import Triple

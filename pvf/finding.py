@@ -1,0 +1,79 @@
+"""What a model's risks say, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pvf.report import RiskReport
+from tda_bias.show.text import Finding, counted, interval_text
+
+
+def _power(null: float, low: float, high: float) -> str:
+    """The prejudice whose interval, as wide on a log scale as this one, lies above the null."""
+    needed = null * np.sqrt(high / low)
+    if not np.isfinite(needed):
+        return "Not known: an interval needs five templates, five words, and a risk above 0."
+    return (
+        f"A prejudice R_p above {needed:.3f} would have an interval above that of such a model "
+        f"({null:.3f})."
+    )
+
+
+def risk_finding(report: RiskReport) -> Finding:
+    """Prejudice and volatility of a model, compared with models without prejudice."""
+    n, classes = report.controls, report.preferences.classes
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
+    leaning = ""
+    if len(classes) == 2:
+        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
+        leaning = (
+            f" {toward} of {counted(len(report.of_weight), 'word')} lean to {classes[0]}, the "
+            f"others to {classes[1]}."
+        )
+    over = "" if report.x_weights is None else f", over {report.words}"
+    return Finding(
+        result=[
+            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
+            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
+        ],
+        control=[
+            f"A model without prejudice, whose preferences are random in each template, has R_p = "
+            f"{null['R_p']:.3f} with so few templates.",
+            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
+            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
+            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+        ],
+        power=[_power(null["R_p"], low, high)],
+        details=_details(n),
+    )
+
+
+def _details(n: Mapping[str, Any]) -> list[str]:
+    """Sentences about the controls, beside the finding."""
+    details = [
+        f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
+        f"{n['n_effective_contexts']:.1f}.",
+    ]
+    if n["words_shared_by_classes"] or n["words_not_read"]:
+        shared, unread = n["words_shared_by_classes"], n["words_not_read"]
+        details.append(
+            f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
+            "exclude for this tokenizer; run.json names them."
+        )
+    if n["words_that_begin_others"]:
+        details.append(
+            f"Words that are, in tokens, the beginning of another: "
+            f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
+            "for the shorter."
+        )
+    if n["prompts_without_mass"]:
+        details.append(
+            f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
+            "there)."
+        )
+    return details

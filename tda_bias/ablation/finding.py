@@ -1,0 +1,131 @@
+"""What ablations found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+
+_LEVEL = 0.05
+# Endings of the columns of effects, and what the effects are on.
+EFFECTS = {"": "log-odds", "_beta": "beta"}
+
+
+def effect_ends(study: AblationStudy) -> list[str]:
+    """Endings of the columns of effects that a study has."""
+    return list(EFFECTS) if study.has_beta else [""]
+
+
+def ablation_finding(study: AblationStudy) -> Finding:
+    """Effects of removing the top heads, compared with random heads of the same layers."""
+    rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
+    record = study.record
+    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
+    primary = "beta" if study.has_beta else "log_odds"
+    test = tests[primary]
+    name = "target effect (beta)" if study.has_beta else "mean log-odds"
+    base = number_text(record.base.get(primary), 3)
+    result = [
+        f"Ablating the {counted(record.top, 'top head')} together changes the {name} from "
+        f"{base} by {test['effect']:+.3f} nats; random heads of "
+        f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
+        f"{p_text(test['p'])}).",
+        *(_verdict(study, rows, end) for end in effect_ends(study)),
+    ]
+    control = [
+        f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
+        f"{counted(record.triples, 'item')}."
+    ]
+    if not record.survivors:
+        control.append(
+            "No head of this run survives correction: its top heads are heads with noisy values, "
+            "and this tests what ablating such heads does."
+        )
+    few = " (there are no more)" if record.n_possible <= record.n_random else ""
+    details = []
+    if study.has_beta:
+        without = record.triples - record.twinned
+        details.append(
+            "Beta is the log-odds of a triple minus those of its twins: what ablating heads does "
+            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
+            + (f" {without} of {record.triples} triples have no twin." if without else "")
+        )
+    return Finding(
+        result=result,
+        control=control,
+        power=[
+            f"With {counted(record.n_random, 'random set')}{few} no p can be below "
+            f"{1 / (1 + record.n_random):.3f}."
+        ],
+        details=details,
+    )
+
+
+def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
+    """Tell whether the run's ranking predicts the size of the effect on an outcome."""
+    name = EFFECTS[end]
+    rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
+    text = f"Effects on {name}, over all heads: "
+    ranking = f"z_{study.record.rank_by}"
+    if ranking in rows:
+        p = rows[ranking][f"p_effect{end}"]
+        verdict = "the ranking by topology does not predict their size"
+        if p < 0.05:
+            more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
+            verdict = f"heads that stand high in the topological ranking have {more} ones"
+        text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
+    exact = number_text(rows.get(f"abs_effect{end}", {}).get(f"rho_exact{end}"))
+    gradient, direct = (rho.get(name, number_text(None)) for name in ("importance", "abs_direct"))
+    return (
+        f"{text}gradient importance {gradient}, direct effect {direct}. "
+        f"First-order and exact ones where both exist: {exact}."
+    )
+
+
+def curve_finding(curve: PruneCurve) -> Finding:
+    """Remaining bias on unseen targets for each ranking, compared with random orders."""
+    record, rows = curve.record, curve.chosen.to_dict("records")
+    n_random = curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique()
+    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
+    closer = f"the {named} closer to 0 on unseen targets than random orders do"
+    smallest = len(rows) / (1 + n_random)
+    if better:
+        first = f"Ablating heads by {', '.join(better)} brings {closer}."
+    elif smallest >= _LEVEL:
+        needed = round(len(rows) / _LEVEL)
+        first = (
+            f"Whether a ranking brings {closer} cannot be told from so few random orders: "
+            f"{counted(len(rows), 'ranking needs', 'rankings need')} {needed} (--n-random)."
+        )
+    else:
+        first = f"No ranking brings {closer}."
+    each = [
+        f"{row['ranking']}: {counted(row['k'], 'head')}, {row['before_test']:.2f} to "
+        f"{row['test']:.2f} nats ({interval_text(row['test_low'], row['test_high'])}), "
+        f"log-perplexity {row['d_log_ppl']:+.3f}; p {p_text(row['p_random'])}."
+        for row in rows
+    ]
+    return Finding(
+        result=[first, *each],
+        control=[
+            f"Random orders, each with its own choice, end at {rows[0]['random_test']:.2f} on "
+            f"average. p: (1 + random orders that end at as little) / (1 + {n_random}); compared "
+            f"with .05 after correction for {counted(len(rows), 'ranking')}."
+        ],
+        power=[
+            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
+            f"corrected for {counted(len(rows), 'ranking')} none below {min(1.0, smallest):.3f}."
+        ],
+        details=[
+            f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
+            "lost; 0 heads: nothing better was found.",
+            "Rankings of the run saw all of its targets; importance and effect only those that "
+            "choose.",
+            f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
+            f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
+        ],
+    )

@@ -1,0 +1,259 @@
+"""What comparisons found, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from tda_bias.comparison.beta_agreement import BetaAgreement
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.models import ComparisonRecord, ModelComparison
+from tda_bias.scores.stereoset import SCORINGS
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+
+_PER = {"sum": "by sums", "mean": "per token"}
+
+
+def comparison_finding(comparison: ModelComparison) -> Finding:
+    """Tell whether the model after is less biased than the one before, and what that costs."""
+    table, record = comparison.table, comparison.record
+    before, after = record.model.name, after_name(record)
+    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
+    sure = [row for row in primary if row["p_holm"] < 0.05]
+    verdicts = [
+        f"{said} in {_outcomes(rows)}"
+        for way, said in (
+            ("smaller", f"{after} is less biased than {before}"),
+            ("not smaller", f"{after} is more biased than {before}"),
+            ("turned", f"the bias turns round from {before} to {after}"),
+        )
+        if (rows := [row for row in sure if _size(row) == way])
+    ]
+    if not verdicts and primary:
+        verdicts.append(f"{after} is not measurably less biased than {before}")
+    cost, not_kept = _cost(comparison)
+    return Finding(
+        result=[
+            f"{'; '.join([*verdicts, cost])}.",
+            *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
+        ],
+        control=[
+            *not_kept,
+            *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
+        ],
+        power=[
+            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
+            f"ruled out ({record.confidence:.0%}, over {row['over']})."
+            for row in primary
+            if math.isfinite(row["low"])
+        ],
+        details=[
+            *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
+            *_detail_lines(comparison),
+        ],
+    )
+
+
+def after_name(record: ComparisonRecord) -> str:
+    """The model after, and how often it was trained."""
+    more = len(record.replicates)
+    return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
+
+
+def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
+    """Compare sizes of bias before and after; ``turned`` where it crosses neutral.
+
+    The test of the change says nothing about sizes on opposite sides of neutral.
+    """
+    before, after = (row[name] - row["neutral"] for name in ("before", "after"))
+    if before * after < 0:
+        return "turned"
+    return "smaller" if abs(after) < abs(before) else "not smaller"
+
+
+def _outcomes(rows: list[dict[Any, Any]]) -> str:
+    return ", ".join(
+        f"{row['outcome']} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
+        f"{p_text(row['p_holm'])})"
+        for row in rows
+    )
+
+
+def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
+    """Cost of the change in a clause, and a line on each margin not kept or not measured."""
+    guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
+    open_ones = [row for row in guarded if row["guard"] != "pass"]
+    lost = [row for row in open_ones if row["guard"] == "fail"]
+    lines = [_guard_line(row) for row in open_ones]
+    measured = {row["outcome"] for row in guarded}
+    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in measured]
+    if missing:
+        lines.append(
+            f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+        )
+    if not guarded:
+        clause = "what it costs was not measured"
+    elif sure := [str(row["outcome"]) for row in lost if row["p"] < 0.05]:
+        clause = f"quality is lost ({', '.join(sure)})"
+    elif lost:
+        names = ", ".join(str(row["outcome"]) for row in lost)
+        clause = f"more quality is lost than allowed in {names}, which chance could explain"
+    elif open_ones:
+        clause = "a loss of quality is not ruled out"
+    else:
+        clause = "no quality is lost beyond the non-inferiority margins (guards)"
+    return clause, lines
+
+
+def _guard_line(row: dict[Any, Any]) -> str:
+    if row["worst"] != row["worst"]:
+        bound = "It has no bound"
+    elif row["outcome"] == "log_perplexity":
+        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
+        bound = f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
+    else:
+        bound = (
+            f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
+        )
+    return (
+        f"Guard {row['outcome']}: {row['guard']}. {bound}; allowed is a loss of {row['allowed']}."
+    )
+
+
+def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
+    table, record = comparison.table, comparison.record
+    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
+    if len(few):
+        yield (
+            f"Fewer than five clusters in {', '.join(few['outcome'].head(3))}"
+            f"{', ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
+            "these targets only."
+        )
+    unpaired = table[table["unpaired"] > 0]
+    if len(unpaired):
+        yield (
+            f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
+            f"in {counted(len(unpaired), 'outcome')} (compare.csv)."
+        )
+    if record.replicates:
+        yield (
+            f"Intervals also hold the variation of the {len(record.replicates) + 1} trainings; p "
+            "speaks of these. "
+            "The standard deviation of a change over trainings is the column spread of compare.csv."
+        )
+    yield (
+        f"Intervals: {record.confidence:.0%}, cluster-robust t over targets, occupations, writers, "
+        "windows; p exchanges before and after of whole clusters; Holm over the primary outcomes."
+    )
+
+
+def _primary_line(row: dict[Any, Any]) -> str:
+    if row["change"] != row["change"]:
+        return f"{row['outcome']}: undefined ({row['reason']})."
+    size = _size(row)
+    way = "on the other side of neutral" if size == "turned" else f"{size} in size"
+    sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
+    per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
+    return (
+        f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
+        f"{way}; {sure} (Holm p {p_text(row['p_holm'])})."
+    )
+
+
+def maps_finding(comparison: HeadsComparison) -> Finding:
+    """Agreement of two rankings of heads, and the heads that moved beyond their noise."""
+    record, heads = comparison.record, comparison.heads
+    agreement = comparison.agreement.iloc[0]
+    result = [
+        f"The rankings of {record.model.name} and {record.after.name} for {record.category} agree "
+        f"with Spearman {number_text(agreement['rho'])} over {agreement['over']} (p "
+        f"{p_text(agreement['p'])})."
+    ]
+    if record.matched:
+        known = heads["p"].notna().sum()
+        result.append(
+            f"{counted(int((heads['p_holm'] < 0.05).sum()), 'head')} moved by more than the noise "
+            f"of both maps (Holm p < .05); {(heads['p'] < 0.05).sum()} of {known} with p < .05, "
+            f"{0.05 * known:.1f} by chance at most."
+        )
+    else:
+        layers = comparison.layers["model"].value_counts()
+        shapes = ", ".join(counted(layers[side], "layer") for side in ("before", "after"))
+        result.append(
+            f"The models have other shapes ({shapes}): heads are not matched, layers are compared "
+            "at the same relative depths."
+        )
+    control = [
+        f"By chance: {interval_text(agreement['chance_low'], agreement['chance_high'])} (heads or "
+        "layers exchanged at random; layers next to each other resemble each other, so that chance "
+        "over layers is wider than that)."
+    ]
+    reliable = [value for value in record.reliability if value is not None]
+    power = []
+    if len(reliable) == 2:
+        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
+        power.append(
+            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
+            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+        )
+    if not record.same_texts:
+        control.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
+    if record.same_weights:
+        control.append("Both runs are of the same weights: what differs is texts or settings.")
+    return Finding(
+        result=result,
+        control=control,
+        power=power,
+        details=[
+            "Noise: both maps' standard deviations when labels are exchanged, added as if "
+            "independent. p of the agreement is one-sided."
+        ],
+    )
+
+
+def agreement_finding(comparison: BetaAgreement) -> Finding:
+    """Agreement of two models' target effects, compared with what their noise allows."""
+    record, table = comparison.record, comparison.agreement.set_index(["quantity", "scoring"])
+    rows = {
+        (quantity, scoring): table.loc[(quantity, scoring)].set_index("over").to_dict("index")
+        for quantity, scoring in dict.fromkeys(table.index)
+    }
+    names = f"{record.model.name} and {record.after.name}"
+    result = []
+    for scoring in SCORINGS:
+        beta = rows["beta", scoring]
+        items, targets = beta["items"], beta["targets"]
+        result.append(
+            f"The target effects (beta, {_PER[scoring]}) of {names} for {record.category} "
+            f"correlate {number_text(items['r'])} over {items['n']} items (p {p_text(items['p'])}; "
+            f"{number_text(beta['items within targets']['r'])} within targets) and "
+            f"{number_text(targets['r'])} over {targets['n']} targets (p {p_text(targets['p'])})."
+        )
+    odds, items = rows["log_odds", "sum"]["items"], rows["beta", "sum"]["items"]
+    targets = rows["beta", "sum"]["targets"]
+    reliable = [number_text(targets[f"reliability_{side}"]) for side in ("before", "after")]
+    corrected = targets["corrected"]
+    if not np.isfinite(corrected):
+        allowed = "targets differ no more than that noise makes them differ: nothing is corrected"
+    elif abs(corrected) > 1:
+        allowed = (
+            f"corrected for that noise, the targets' correlation is {number_text(corrected)}: "
+            "estimates can pass 1"
+        )
+    else:
+        allowed = f"without that noise the targets would correlate {number_text(corrected)}"
+    return Finding(
+        result=result,
+        control=[
+            f"The log-odds as published correlate {number_text(odds['r'])} over items: mostly "
+            "wording, which both models read.",
+            f"By chance, over items: {interval_text(items['chance_low'], items['chance_high'])}.",
+        ],
+        power=[
+            f"Reliability of the targets' means, from the variance of items: {reliable[0]} and "
+            f"{reliable[1]}; {allowed}."
+        ],
+    )
