@@ -15,8 +15,8 @@ _CONSONANT_THAT_SOUNDS_LIKE_A_VOWEL = re.compile(
 )
 _VOWEL_THAT_SOUNDS_LIKE_A_CONSONANT = re.compile(
     r"e(?!uler)[uw]|onc?e\b|onetime\b"  # a European, a one-way street
-    r"|us\b|ukr|unabomber|unanimous|uni(?:[^nmd]|mo)|u[bcfghjkqrst][aeiou]"  # a user, a union
-    r"|(?-i:U[NKS])|u(?:$|[.-]|-?th)",  # a UN envoy, a U-turn
+    r"|us(?!her)|ukr|unabomber|unanimous|uni(?:[^nmd]|mo)|u[bcfghjkqrst][aeiou]"  # a user, a union
+    r"|(?-i:U[NK])|u(?:$|[.-]|-?th)",  # a UN envoy, a U-turn
     re.IGNORECASE,
 )
 # Capitals that are read as letters, an MBA, and not as a word, a NASA engineer.
