@@ -6,8 +6,9 @@ import pandas as pd
 
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
-from tda_bias.crossref.rank_tests import COVARIATES, SUMMARIES, power, usable_covariates
+from tda_bias.crossref.rank_tests import COVARIATES, SUMMARIES, usable_covariates
 from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.stats.correlation import power
 
 
 def target_finding(result: CrossReference) -> Finding:
