@@ -28,7 +28,7 @@ from tda_bias.ablation.study import _agreement, set_tests
 from tda_bias.comparison.beta_agreement import agreement as beta_agreement
 from tda_bias.comparison.head_maps import _moved
 from tda_bias.comparison.outcome import Guard, is_kept, paired_change
-from tda_bias.config import HeadBiasConfig
+from tda_bias.config import ConfirmConfig, HeadBiasConfig
 from tda_bias.crossref.item_crossref import item_tests
 from tda_bias.crossref.rank_tests import correlations, head_map
 from tda_bias.heads.confirmation import confirmation
@@ -217,9 +217,9 @@ def heads(rng: Rng, shape: str, alike: float) -> Cases:
         for name, column in OF_MAP.items():
             found[f"p of the map, {name}"] = (of_map[f"p_{column}"] <= LEVEL).mean()
             found[f"p of the map, {name}, family-wise"] = of_map[f"p_max_{column}"].min() <= LEVEL
-        few: dict[str, Any] = {"top": 3, "n_splits": 10, "n_resamples": 99, "seed": seed}
+        few: dict[str, Any] = {"top": 3, "n_splits": 10, "n_permutations": 99, "seed": seed}
         for by, name in (("evidence", "dispersion"), ("location", "location")):
-            split = confirmation(results, layers=(0,), by=by, **few)
+            split = confirmation(results, layers=(0,), config=ConfirmConfig(rank_by=by, **few))
             found[f"p of confirm, {name}, halves"] = split.p <= LEVEL
             found[f"p of confirm, {name}, correlation"] = split.p_correlation <= LEVEL
         if before is not None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from tda_bias.config import BatchOption, SeedOption
+from tda_bias.config import BatchOption, CurveConfig, StudyConfig
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
-from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy
+from tda_bias.types import MAX_COUNT, Ablation, RankBy
 
 from .loading import (
     Texts,
@@ -32,6 +32,7 @@ from .settings import (
     SharedRunSettings,
     TextOption,
     TwinsOption,
+    part_of,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class AblateSettings(
     TextOption,
     DeviceOption,
     BatchOption,
-    SeedOption,
+    StudyConfig,
+    CurveConfig,
     SharedRunSettings,
 ):
     """Settings of ``tdabias ablate``."""
@@ -61,17 +63,7 @@ class AblateSettings(
         None, description="where the run's model is now (default: where it was)"
     )
     category: str | None = Field(None, description="which category, of a run with several")
-    top: int = Field(
-        10, ge=1, le=MAX_COUNT, description="how many heads are taken from each end of the ranking"
-    )
     ablation: Ablation = Field("mean", description="an ablated head writes its mean, or nothing")
-    n_random: int = Field(
-        20,
-        ge=19,
-        le=1000,
-        description="random sets of as many heads of the same layers; with --curve random orders "
-        "of all heads",
-    )
     curve: bool = Field(
         False,
         description="ablate 1, 2, 4, ... heads by rankings: how much bias remains, at what cost in "
@@ -98,12 +90,6 @@ class AblateSettings(
         "faster on processors with instructions for it, and rounded",
     )
     data: str | None = Field(None, description="source of triples (default: the run's)")
-    n_permutations: Annotated[int, Changes.TABLES] = Field(
-        9999,
-        ge=99,
-        le=MAX_RESAMPLES,
-        description="without --curve: permutations of heads",
-    )
     out: Out = Field(
         None, description="folder for the files (default: RUN/ablate, RUN/ablate-curve)"
     )
@@ -202,10 +188,7 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
             ablator,
             asked.heads,
             category=asked.category,
-            top=settings.top,
-            n_random=settings.n_random,
-            n_resamples=settings.n_permutations,
-            seed=settings.seed,
+            config=part_of(settings, StudyConfig),
             cache=work.cache({**asked.identity, **identity(settings), **layout}),
             progress=progress,
         )
@@ -235,9 +218,7 @@ def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
             named_rankings(names, asked.heads, category, ablator, choosing),
             windows,
             choosing=choosing,
-            n_random=settings.n_random,
-            most=settings.most,
-            seed=settings.seed,
+            config=part_of(settings, CurveConfig),
             cache=work.cache({**asked.identity, **identity(settings)}),
             progress=progress,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
+from tda_bias.config import CompareConfig
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
@@ -16,7 +16,7 @@ from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
 from tda_bias.triples import comes_from_hub
-from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
+from tda_bias.types import InputError, RankBy
 
 from .loading import Texts, language_model, reach_hub_for
 from .options import Positional
@@ -30,6 +30,7 @@ from .settings import (
     TextOption,
     TwinsOption,
     folder_name,
+    part_of,
     refuse_options,
 )
 
@@ -49,9 +50,7 @@ class CompareSettings(
     TextOption,
     LimitOption,
     DtypeOption,
-    BatchOption,
-    ConfidenceOption,
-    SeedOption,
+    CompareConfig,
     KeptRunSettings,
 ):
     """Options of ``tdabias compare``."""
@@ -98,9 +97,6 @@ class CompareSettings(
     )
     rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence", description="which map of two runs is compared"
-    )
-    n_flips: Annotated[int, Changes.TABLES] = Field(
-        9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
     )
     out: Out = Field(None, description="folder for the files (default: runs/AFTER/compare-BEFORE)")
 
@@ -181,10 +177,7 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
         measures,
         replicates=replicates,
         not_measured=not_measured,
-        n_flips=settings.n_flips,
-        confidence=settings.confidence,
-        seed=settings.seed,
-        batch_size=settings.batch_size,
+        config=part_of(settings, CompareConfig),
         unanswered="refuse" if settings.only else "leave_out",
         watch=lambda measure, model: work.progress(f"{measure} · {model}", "texts"),
         cache=work.cache,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from tda_bias.config import SeedOption
+from tda_bias.config import ConfirmConfig
 from tda_bias.show.next import report_of
 from tda_bias.show.text import Finding
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
-from tda_bias.types import MAX_COUNT, InputError
+from tda_bias.types import InputError
 
 from .heads import HeadsSettings
 from .loading import category_of, language_model
 from .options import Positional
 from .run import Work, finished
-from .settings import DeviceOption, Out, OutputSettings, refuse_options
+from .settings import DeviceOption, Out, OutputSettings, part_of, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,28 +29,13 @@ if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
 
 
-class ConfirmSettings(SeedOption, OutputSettings):
+class ConfirmSettings(ConfirmConfig, OutputSettings):
     """Settings of ``tdabias confirm``."""
 
     run: Annotated[Path, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
     )
     category: str | None = Field(None, description="which category, of a run with several")
-    rank_by: Literal["evidence", "location"] = Field(
-        "evidence",
-        description="the ranking: evidence (z of the dispersion test) or location (z of the "
-        "location test)",
-    )
-    top: int = Field(10, ge=1, le=MAX_COUNT, description="how many heads are chosen")
-    n_splits: int = Field(
-        200,
-        ge=1,
-        le=10_000,
-        description="how many splits of the targets are drawn; all where there are no more",
-    )
-    n_permutations: int = Field(
-        999, ge=99, le=9999, description="how often labels are exchanged, for the chance level"
-    )
     data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
@@ -98,11 +83,7 @@ def _on_other_half(
     result = confirmation(
         saved_groups(settings.run, run, category),
         layers=run.record.model.layers,
-        by=settings.rank_by,
-        top=settings.top,
-        n_splits=settings.n_splits,
-        n_resamples=settings.n_permutations,
-        seed=settings.seed,
+        config=part_of(settings, ConfirmConfig),
     )
     edges = ", output edges" * (run.record.config.edges == "output")
     title = (

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from tda_bias.config import SeedOption
+from tda_bias.config import CrossrefConfig, ItemCrossrefConfig
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run
-from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
+from tda_bias.types import InputError
 
 from .options import Positional
 from .run import Work
-from .settings import Out, RunSettings, folder_name, refuse_options
+from .settings import Out, RunSettings, folder_name, part_of, refuse_options
 
 if TYPE_CHECKING:
     from tda_bias.crossref.crossref import CrossReference
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tda_bias.paper.rankings import PublishedAgreement
 
 
-class CrossrefSettings(SeedOption, RunSettings):
+class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
     """Settings of ``tdabias crossref``."""
 
     run: Annotated[Path, Positional(), Changes.NOTHING] = Field(
@@ -36,25 +36,13 @@ class CrossrefSettings(SeedOption, RunSettings):
     stereoset: Path | None = Field(
         None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
     )
-    rank_by: Annotated[RankBy | None, Changes.TABLES] = Field(
-        None, description="which combined value of a head is T (default: the run's)"
-    )
     items: bool = Field(
         False, description="item by item: heads against the preference of tdabias stereoset"
-    )
-    scoring: Literal["sum", "mean"] = Field(
-        "sum", description="with --items: log-probabilities as sums, or means over tokens"
     )
     published: str | None = Field(
         None,
         description="a model with published rankings of its heads, for example gpt2: compare the "
         "run's map with them",
-    )
-    n_permutations: Annotated[int, Changes.TABLES] = Field(
-        9999,
-        ge=99,
-        le=MAX_RESAMPLES,
-        description="permutations of targets, with --items of items, with --published of heads",
     )
     out: Out = Field(
         None,
@@ -101,9 +89,7 @@ def by_target(settings: CrossrefSettings, _: None, work: Work) -> CrossReference
         HeadBias.load(settings.run),
         WordScores.load(settings.said),
         stereoset=scores,
-        by=settings.rank_by,
-        n_resamples=settings.n_permutations,
-        seed=settings.seed,
+        config=part_of(settings, CrossrefConfig),
     )
     return work.saved(
         result,
@@ -123,9 +109,7 @@ def by_item(settings: CrossrefSettings, _: None, work: Work) -> ItemCrossReferen
     result = cross_reference_items(
         open_run(settings.run, "heads"),
         StereoSetScores.load(settings.said),
-        scoring=settings.scoring,
-        n_resamples=settings.n_permutations,
-        seed=settings.seed,
+        config=part_of(settings, ItemCrossrefConfig),
     )
     return work.saved(result, heads=str(settings.run), stereoset=str(settings.behaviour))
 
@@ -140,8 +124,6 @@ def by_published(settings: CrossrefSettings, _: None, work: Work) -> PublishedAg
     result = published_agreement(
         HeadBias.load(settings.run),
         str(settings.published),
-        by=settings.rank_by,
-        n_resamples=settings.n_permutations,
-        seed=settings.seed,
+        config=part_of(settings, CrossrefConfig),
     )
     return work.saved(result, heads=str(settings.run))

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tda_bias.store.identity import Changes
 from tda_bias.types import (
     MAX_BATCH,
+    MAX_COUNT,
     MAX_RESAMPLES,
     MAX_SEED,
     Adjust,
@@ -102,3 +103,88 @@ class SentenceConfig(BatchOption, ConfidenceOption, StartOption):
 
 class PairsConfig(BatchOption, ConfidenceOption, StartOption):
     """Settings of ``pair_set_scores``."""
+
+
+class RandomHeadsOption(SeedOption):
+    """Number of random sets, or orders, of heads."""
+
+    n_random: int = Field(
+        20,
+        ge=19,
+        le=1000,
+        description="random sets of as many heads of the same layers; with --curve random orders "
+        "of all heads",
+    )
+
+
+class StudyConfig(RandomHeadsOption):
+    """Settings of ``ablation_study``."""
+
+    top: int = Field(
+        10, ge=1, le=MAX_COUNT, description="how many heads are taken from each end of the ranking"
+    )
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="without --curve: permutations of heads"
+    )
+
+
+class CurveConfig(RandomHeadsOption):
+    """Settings of ``prune_curve``."""
+
+    most: int = Field(64, ge=1, le=4096, description="with --curve: heads ablated at most")
+
+
+class CompareConfig(BatchOption, ConfidenceOption, SeedOption):
+    """Settings of ``compare_models``."""
+
+    n_flips: Annotated[int, Changes.TABLES] = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
+    )
+
+
+class ConfirmConfig(SeedOption):
+    """Settings of ``confirmation``."""
+
+    rank_by: Literal["evidence", "location"] = Field(
+        "evidence",
+        description="the ranking: evidence (z of the dispersion test) or location (z of the "
+        "location test)",
+    )
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="how many heads are chosen")
+    n_splits: int = Field(
+        200,
+        ge=1,
+        le=10_000,
+        description="how many splits of the targets are drawn; all where there are no more",
+    )
+    n_permutations: int = Field(
+        999, ge=99, le=9999, description="how often labels are exchanged, for the chance level"
+    )
+
+
+class CrossrefConfig(SeedOption):
+    """Settings of ``cross_reference`` and ``published_agreement``."""
+
+    rank_by: Annotated[RankBy | None, Changes.TABLES] = Field(
+        None, description="which combined value of a head is T (default: the run's)"
+    )
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations of targets, with --items of items, with --published of heads",
+    )
+
+
+class ItemCrossrefConfig(SeedOption):
+    """Settings of ``cross_reference_items``."""
+
+    scoring: Literal["sum", "mean"] = Field(
+        "sum", description="with --items: log-probabilities as sums, or means over tokens"
+    )
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations of targets, with --items of items, with --published of heads",
+    )

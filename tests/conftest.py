@@ -13,6 +13,7 @@ from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
+from tda_bias.config import StudyConfig
 from tda_bias.heads.items import example_pattern
 from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
 from tda_bias.models.scoring import Scorer
@@ -174,7 +175,12 @@ def folders(heads_run, example, tiny, tmp_path_factory):
         report.save(base / f"pvf{number}")
     model = tiny("gpt2")
     triples = load_triples("starter", category="gender", limit=2)
-    study = ablation_study(Ablator(model, triples), heads, category="gender", top=1, n_resamples=99)
+    study = ablation_study(
+        Ablator(model, triples),
+        heads,
+        category="gender",
+        config=StudyConfig(top=1, n_permutations=99),
+    )
     study.save(base / "heads" / "ablate")
     for name in ("gender", "gender_race"):
         made_up_answers(name, subjects=6, attributes=3).save(base / name)

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from tda_bias.ablation.ablator import Ablator, Outcomes
 from tda_bias.ablation.head_weights import ranked_heads
+from tda_bias.config import CurveConfig
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
 from tda_bias.scores.perplexity import Windows, log_perplexity
@@ -31,7 +32,6 @@ from tda_bias.store.result import Result
 from tda_bias.types import HeadId, InputError, Progress, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]
-MOST_HEADS = 64
 RANDOM = "random"
 # Rankings that are estimated, and not a map of the run.
 FIRST_ORDER = ("importance", "effect")
@@ -88,7 +88,7 @@ class PruneCurve(Result):
     record: PruneCurveRecord
 
 
-def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
+def sizes(n_heads: int, most: int) -> list[int]:
     """1, 2, 4, ... heads, at most half of all."""
     powers = (2**power for power in range(most.bit_length()))
     return [k for k in powers if 2 * k <= n_heads]
@@ -157,29 +157,26 @@ def prune_curve(
     windows: Windows,
     *,
     choosing: Bool[np.ndarray, " triple"],
-    n_random: int = 20,
-    most: int = MOST_HEADS,
-    seed: int = 0,
+    config: CurveConfig | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> PruneCurve:
     """Remove heads in the order of every ranking, and of random ones.
 
     The ablator is on all triples; ``choosing`` are those of the targets on which the number of
-    heads is chosen, ``most`` at most. The perplexity is that of ``windows`` of neutral text. With
+    heads is chosen. The perplexity is that of ``windows`` of neutral text. With
     fewer than 19 random orders no p can reach .05.
 
     Raises:
-        InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
-            is too small.
+        InputError: if there is no ranking, one is too short, or a head does not exist.
         ShareDone: if the parts are shared by several processes and another one gathers.
     """
+    config = config or CurveConfig()
+    n_random, most, seed = config.n_random, config.most, config.seed
     heads = [HeadId(layer.number, h) for layer in ablator.layers for h in range(layer.n_heads)]
     steps = sizes(len(heads), most)
     if not rankings:
         raise InputError("there is no ranking to remove heads by")
-    if n_random < 19:
-        raise InputError(f"`n_random` must be at least 19; got {n_random}")
     for name, order in rankings.items():
         if len(order) < max(steps) or len(set(order)) < len(order):
             raise InputError(

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from tda_bias.ablation.ablator import Ablator, FirstOrder, Outcomes
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_heads
+from tda_bias.config import StudyConfig
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
 from tda_bias.stats.correlation import permuted_correlation
@@ -118,23 +119,23 @@ def ablation_study(
     run: HeadBias,
     *,
     category: str,
-    top: int = 10,
-    n_random: int = 20,
-    n_resamples: int = 9999,
-    seed: int = 0,
+    config: StudyConfig | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> AblationStudy:
     """Remove heads and compare.
 
-    ``top`` heads from each end of the run's ranking are compared with as many random ones, and all
-    top heads together against ``n_random`` random sets of the same layers, at least 20.
-    ``n_resamples`` permutations of heads test the agreement of rankings.
+    The first heads from each end of the run's ranking are compared with as many random ones, and
+    all top heads together against random sets of the same layers. Permutations of heads test the
+    agreement of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
         ShareDone: if the batches are shared by several processes and another one gathers.
     """
+    config = config or StudyConfig()
+    top, n_random, seed = config.top, config.n_random, config.seed
+    n_resamples = config.n_permutations
     rng = generator(seed)
     kinds, sets, n_possible = _head_sets(run, category, top, n_random, rng)
     removals, slopes = ablator.removals(sets), ablator.slope_parts()

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
+from tda_bias.config import CompareConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord
@@ -94,10 +95,7 @@ def compare_models(
     *,
     replicates: Sequence[Loader] = (),
     not_measured: Sequence[NotMeasured] = (),
-    n_flips: int = 9999,
-    confidence: float = 0.95,
-    seed: int = 0,
-    batch_size: int = 32,
+    config: CompareConfig | None = None,
     cache: OpenCache = no_cache,
     unanswered: Literal["refuse", "leave_out"] = "refuse",
     watch: Watch | None = None,
@@ -108,8 +106,7 @@ def compare_models(
     other: means are then over the trainings, and intervals also hold their variation. A measure
     that a model cannot answer (its tokenizer lacks the words, it has no such head) is an error, or,
     if ``unanswered`` is ``leave_out``, an entry beside those of ``not_measured`` in the record.
-    ``n_flips`` is the number of sign flips of clusters, drawn from ``seed``; ``confidence`` the
-    coverage of the two-sided intervals. ``cache`` opens the cache of finished measures, ``watch``
+    ``cache`` opens the cache of finished measures, ``watch``
     shows progress.
 
     Raises:
@@ -120,7 +117,8 @@ def compare_models(
     _refuse_pair(first, second)
     if not measures:
         raise InputError("there is nothing to measure")
-    asking = _Asking(cache({"format": 1}), batch_size, watch or (lambda *_: nullcontext()))
+    config = config or CompareConfig()
+    asking = _Asking(cache({"format": 1}), config.batch_size, watch or (lambda *_: nullcontext()))
     one_vocabulary = before.tokenizer.get_vocab() == after.tokenizer.get_vocab()
     found: list[pd.DataFrame] = []
     used: list[Measure] = []
@@ -147,7 +145,7 @@ def compare_models(
         values, record = _replicate(asking, used, first, load, number, trainings)
         table = _with_replicate(table, values, f"after_{number}")
         trainings.append(record)
-    draws: dict[str, Any] = {"n_flips": n_flips, "confidence": confidence, "seed": seed}
+    draws = config.model_dump(include={"n_flips", "confidence", "seed"})
     kept = [*_KEYS, "weight", "before", *after_names(table)]
     outcomes = [outcome for measure in used for outcome in measure.outcomes]
     return ModelComparison(

@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from pydantic import Field
 
+from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rank_tests import (
     correlations,
     head_map,
@@ -110,9 +111,7 @@ def cross_reference(
     behaviour: WordScores,
     *,
     stereoset: StereoSetScores | None = None,
-    by: RankBy | None = None,
-    n_resamples: int = 9999,
-    seed: int = 0,
+    config: CrossrefConfig | None = None,
 ) -> CrossReference:
     """Correlate, over StereoSet's targets, what heads do with what the model says.
 
@@ -121,9 +120,8 @@ def cross_reference(
         behaviour: What the model says of words; see ``WordScores.load``.
         stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
             twins, their mean beta.
-        by: Which combined value of a head is T; that which ranks the run's heads if None.
-        n_resamples: Permutations of targets within categories.
-        seed: Of all draws.
+        config: Which combined value of a head is T, permutations of targets within categories, and
+            their seed.
 
     Raises:
         InputError: if the three are not of one model, share fewer than 4 targets, or a target lacks
@@ -134,7 +132,9 @@ def cross_reference(
         parts["stereoset"] = stereoset.record
     for record in parts.values():
         same_model(heads.record, record)
-    by = by or heads.rank_by
+    config = config or CrossrefConfig()
+    n_resamples, seed = config.n_permutations, config.seed
+    by = config.rank_by or heads.rank_by
     vectors = head_vectors(heads.combined, map_columns(by, heads.category).combined)
     said = behaviour.by_x
     quantities = [*_RISKS, signed_quantity(said.columns)]

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_table
 from tda_bias.heads.items import ItemDifferences
@@ -97,9 +98,7 @@ def cross_reference_items(
     heads: Run,
     stereoset: StereoSetScores,
     *,
-    scoring: Scoring = "sum",
-    n_resamples: int = 9999,
-    seed: int = 0,
+    config: ItemCrossrefConfig | None = None,
 ) -> ItemCrossReference:
     """Rank correlations over items of every head with the model's preference.
 
@@ -110,6 +109,8 @@ def cross_reference_items(
         InputError: if the two are not of one model, the run of the heads has no items, or a
             category shares fewer than 10 items between them.
     """
+    config = config or ItemCrossrefConfig()
+    scoring, n_resamples, seed = config.scoring, config.n_permutations, config.seed
     same_model(heads.record, stereoset.record)
     table, summary, left_out = item_tests(
         ItemDifferences.read(heads),

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from tda_bias.config import ConfirmConfig
 from tda_bias.heads.group_result import GroupResult, part_identity
 from tda_bias.heads.hot_spots import (
     exchanged,
@@ -142,26 +143,22 @@ def confirmation(
     results: Sequence[GroupResult],
     *,
     layers: Sequence[int],
-    by: By = "evidence",
-    top: int = 10,
-    n_splits: int = 200,
-    n_resamples: int = 999,
-    seed: int = 0,
+    config: ConfirmConfig | None = None,
 ) -> Confirmation:
     """Choose on half of the targets, test on the other half, and back, over many splits.
 
     Args:
         results: The groups of one category; where any has twins, those without are left out.
         layers: The model's numbers of its layers with attention.
-        by: Which ranking: the spread (``evidence``) or the shift (``location``).
-        top: Heads that are chosen on a half.
-        n_splits: Random splits; all of them where there are no more.
-        n_resamples: Exchanges.
-        seed: Of splits and exchanges.
+        config: Which ranking: the spread (``evidence``) or the shift (``location``); how many heads
+            are chosen on a half, splits, exchanges, and the seed of both.
 
     Raises:
         InputError: if there are fewer than 2 targets, or not more heads than ``top``.
     """
+    config = config or ConfirmConfig()
+    by, top, n_splits, seed = config.rank_by, config.top, config.n_splits, config.seed
+    n_resamples = config.n_permutations
     # As the run ranks them: by triples minus twins where there are any.
     twins = any(result.has_twins for result in results)
     given, results = len(results), [r for r in results if r.has_twins or not twins]

@@ -22,6 +22,7 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
+from tda_bias.config import CrossrefConfig
 from tda_bias.stats.correlation import permuted_correlation
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RunRecord
@@ -209,13 +210,9 @@ def published_agreement(
     run: HeadBias,
     model: str,
     *,
-    by: RankBy | None = None,
-    n_resamples: int = 9999,
-    seed: int = 0,
+    config: CrossrefConfig | None = None,
 ) -> PublishedAgreement:
     """The maps of a run beside the published rankings of its model's heads.
-
-    ``by`` is a map of the run; that which ranks its heads if None.
 
     Returns:
         A table as ``agreement``, with ``category``: ``first`` is the map of the run, ``second`` the
@@ -224,6 +221,8 @@ def published_agreement(
     Raises:
         InputError: if there are no rankings of the model, or its heads are not the run's.
     """
+    config = config or CrossrefConfig()
+    by, n_resamples, seed = config.rank_by, config.n_permutations, config.seed
     published, name = published_rankings(model), by or run.rank_by
     theirs = set(map(tuple, published.scores[["layer", "head"]].to_numpy().tolist()))
     tables = []

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias
+from tda_bias.config import CrossrefConfig
 from tda_bias.paper.rankings import PublishedAgreement, published_agreement
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import writing_run
@@ -117,7 +118,9 @@ def test_a_map_stands_beside_every_published_ranking(heads, capsys):
     ):  # fmt: skip
         assert text in printed
     found = PublishedAgreement.load(heads / "published-gpt2").agreement
-    expected = published_agreement(HeadBias.load(heads), "gpt2", n_resamples=99).agreement
+    expected = published_agreement(
+        HeadBias.load(heads), "gpt2", config=CrossrefConfig(n_permutations=99)
+    ).agreement
     assert found["spearman"].tolist() == pytest.approx(expected["spearman"].tolist())
     assert found["p"].tolist() == expected["p"].tolist()
     assert run([*command, "--rank-by", "relative", "--overwrite", "--format", "json"]) == 0

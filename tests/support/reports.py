@@ -12,6 +12,7 @@ import numpy as np
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
+from tda_bias.config import StudyConfig
 from tda_bias.heads.items import example_pattern, kept_patterns
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.twins import make_twins
@@ -38,7 +39,10 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
     result.with_patterns(example_pattern(model, triples[0]), kept).save(base / "heads")
     saved = HeadBias.load(base / "heads")
     study = ablation_study(
-        Ablator(tiny("gpt2"), triples[:4]), saved, category="gender", top=1, n_resamples=99
+        Ablator(tiny("gpt2"), triples[:4]),
+        saved,
+        category="gender",
+        config=StudyConfig(top=1, n_permutations=99),
     )
     study.save(base / "heads" / "ablate")
     scores = stereoset_scores(tiny("gpt2"), triples, twins=twins)

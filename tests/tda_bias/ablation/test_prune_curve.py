@@ -18,6 +18,7 @@ from tda_bias.ablation.prune_curve import (
     sizes,
     split_targets,
 )
+from tda_bias.config import CurveConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.scores.perplexity import log_perplexity, text_windows
 from tda_bias.store.cache import Cache
@@ -37,10 +38,11 @@ def setting(subwords):
     return model, triples, ablator, windows, choosing, names
 
 
-def curve_of(setting, **options):
+def curve_of(setting, *, cache=None, progress=None, **options):
     _, _, ablator, windows, choosing, _ = setting
-    given = {"n_random": 19, **options}
-    return prune_curve(ablator, {"own": ORDER}, windows, choosing=choosing, **given)
+    config = CurveConfig(**{"n_random": 19, **options})
+    work = {"cache": cache, "progress": progress}
+    return prune_curve(ablator, {"own": ORDER}, windows, choosing=choosing, config=config, **work)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,8 @@ def found(setting):
 
 
 def test_numbers_of_heads_double_up_to_half_of_them():
-    assert sizes(270) == [1, 2, 4, 8, 16, 32, 64]
-    assert sizes(8) == [1, 2, 4]
+    assert sizes(270, CurveConfig().most) == [1, 2, 4, 8, 16, 32, 64]
+    assert sizes(8, 64) == [1, 2, 4]
     assert sizes(270, 10) == [1, 2, 4, 8]
 
 
@@ -58,9 +60,9 @@ def test_what_cannot_be_drawn_is_refused(setting):
     _, triples, ablator, windows, choosing, _ = setting
     with pytest.raises(InputError, match="needs at least 4; got 1"):
         split_targets(triples[:3])
-    with pytest.raises(InputError, match="`n_random` must be at least 19"):
+    with pytest.raises(ValueError, match="n_random"):
         curve_of(setting, n_random=5)
-    options = {"choosing": choosing, "n_random": 19}
+    options = {"choosing": choosing, "config": CurveConfig(n_random=19)}
     with pytest.raises(InputError, match="there is no ranking"):
         prune_curve(ablator, {}, windows, **options)
     for order in (ORDER[:2], [ORDER[0]] * 5):

@@ -23,6 +23,7 @@ from tda_bias.comparison.models import (
     comparison_finding,
 )
 from tda_bias.comparison.outcome import Guard
+from tda_bias.config import CompareConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.scores.likelihood import TextReader
@@ -37,7 +38,7 @@ from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
 from tests.support.tokenizers import Wrapped
 
-FEW = {"n_flips": 99}
+FEW = {"config": CompareConfig(n_flips=99)}
 AGREEMENT = ["anaphor_gender_agreement", "anaphor_number_agreement"]
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
 
@@ -155,7 +156,9 @@ def test_a_row_holds_the_means_of_the_items_and_their_guard(two, margin, kept, s
 
 def test_a_loss_that_chance_explains_is_said_to_be_one(two):
     after, guard = [9.0, 9.0, -7.0, -7.0] * 2 + [1.0] * 4, Guard(0.5, 1, "so much")
-    found = compare_models(*two, [MadeUp(changed(after=after), guard=guard)], n_flips=999)
+    found = compare_models(
+        *two, [MadeUp(changed(after=after), guard=guard)], config=CompareConfig(n_flips=999)
+    )
     assert found.table["guard"].tolist() == ["fail"]
     assert comparison_finding(found).result[0].endswith("which chance could explain.")
 

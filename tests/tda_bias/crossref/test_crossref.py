@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from pvf.words import load_words
 from tda_bias import HeadBias
+from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.crossref import (
     CrossReference,
     WordScores,
@@ -73,7 +74,10 @@ def preferences(heads_run):
 @pytest.fixture(scope="module")
 def found(heads_run, said, preferences):
     return cross_reference(
-        heads_run, said, stereoset=preferences, by="relative", n_resamples=99, seed=3
+        heads_run,
+        said,
+        stereoset=preferences,
+        config=CrossrefConfig(rank_by="relative", n_permutations=99, seed=3),
     )
 
 
@@ -285,8 +289,10 @@ def test_what_is_saved_is_loaded_again(found, tmp_path):
 def test_results_it_was_made_from_are_named_by_their_content(heads_run, said, tmp_path):
     heads_run.save(tmp_path / "heads")
     loaded = HeadBias.load(tmp_path / "heads")
-    assert set(cross_reference(loaded, said, n_resamples=99).record.made_from) == {"heads"}
-    found = cross_reference(heads_run, said, n_resamples=99)
+    assert set(
+        cross_reference(loaded, said, config=CrossrefConfig(n_permutations=99)).record.made_from
+    ) == {"heads"}
+    found = cross_reference(heads_run, said, config=CrossrefConfig(n_permutations=99))
     assert (found.record.made_from, found.record.by) == ({}, heads_run.rank_by)
     # Without scores there are risks only.
     assert list(found.heads["quantity"].unique()) == ["r", "r_p", "r_v", "s_male"]

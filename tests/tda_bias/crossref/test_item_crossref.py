@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref import item_crossref
 from tda_bias.crossref.item_crossref import (
     ItemCrossReference,
@@ -233,7 +234,7 @@ def test_a_planted_head_is_found_with_twins_though_wording_hides_it():
 
 MODEL = ModelRecord(name="m", weights="w")
 N = 14
-OPTIONS = {"n_resamples": 99, "seed": 5}
+OPTIONS = {"config": ItemCrossrefConfig(n_permutations=99, seed=5)}
 
 
 def differences():

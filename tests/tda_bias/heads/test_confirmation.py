@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.config import ConfirmConfig
 from tda_bias.heads.confirmation import (
     confirmation,
     confirmation_finding,
@@ -53,7 +54,9 @@ def test_many_splits_are_drawn():
 
 def test_a_planted_shift_replicates():
     results = [group_result(number, heads=40, bias_in=3) for number in range(6)]
-    found = confirmation(results, layers=LAYERS, by="location", top=1, n_resamples=199)
+    found = confirmation(
+        results, layers=LAYERS, config=ConfirmConfig(rank_by="location", top=1, n_permutations=199)
+    )
     assert found.record["all_splits"]
     first = found.heads.iloc[0]
     assert (first["layer"], first["head"]) == (LAYERS[0], 3)
@@ -66,7 +69,9 @@ def test_a_planted_shift_replicates():
 
 def test_by_location_heads_replicate_only_where_others_do_not():
     results = [group_result(number, bias_in=slice(None)) for number in range(6)]
-    found = confirmation(results, layers=LAYERS, by="location", top=2, n_resamples=199)
+    found = confirmation(
+        results, layers=LAYERS, config=ConfirmConfig(rank_by="location", top=2, n_permutations=199)
+    )
     assert (found.replicated, found.all_heads, found.p) == (1.0, 1.0, 1.0)
     told = confirmation_finding(found)
     assert told.result[0].endswith("do not stand out on others more than any heads do.")
@@ -80,10 +85,7 @@ def test_without_an_effect_replication_is_chance(by):
         confirmation(
             [group_result(n, seed=seed) for n in range(4)],
             layers=LAYERS,
-            by=by,
-            top=3,
-            n_resamples=99,
-            seed=seed,
+            config=ConfirmConfig(rank_by=by, top=3, n_permutations=99, seed=seed),
         )
         for seed in range(120)
     ]
@@ -97,8 +99,8 @@ def test_targets_without_twins_are_left_out_and_counted():
     results = [group_result(number) for number in range(4)]
     without = Versions(np.arange(9), 9)
     some = [*results[:3], replace(results[3], versions=without)]
-    found = confirmation(some, layers=LAYERS, top=2, n_resamples=99)
-    alone = confirmation(results[:3], layers=LAYERS, top=2, n_resamples=99)
+    found = confirmation(some, layers=LAYERS, config=ConfirmConfig(top=2, n_permutations=99))
+    alone = confirmation(results[:3], layers=LAYERS, config=ConfirmConfig(top=2, n_permutations=99))
     assert (found.record["twins"], found.record["without_twins"]) == (True, 1)
     assert (found.p, found.correlation) == (alone.p, alone.correlation)
     told = confirmation_finding(found).power[0]
@@ -114,7 +116,7 @@ def test_too_little_is_refused():
     with pytest.raises(InputError, match="at least 2 targets; got 1"):
         confirmation(results[:1], layers=LAYERS)
     with pytest.raises(InputError, match="`top` must lie between 1 and 11; got 12"):
-        confirmation(results, layers=LAYERS, top=12)
+        confirmation(results, layers=LAYERS, config=ConfirmConfig(top=12))
 
 
 # -- other data --

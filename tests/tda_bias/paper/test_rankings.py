@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.rankings import across_sources, rank_reliability, reliability
+from tda_bias.config import CrossrefConfig
 from tda_bias.paper.rankings import (
     PublishedAgreement,
     about_rankings,
@@ -183,7 +184,9 @@ class RunOfGpt2:
 
 
 def test_a_runs_map_stands_beside_every_published_ranking():
-    found = published_agreement(RunOfGpt2(), "gpt2", n_resamples=99).agreement
+    found = published_agreement(
+        RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=99)
+    ).agreement
     titles = set(published_rankings("gpt2").titles.values())
     assert set(found["second"]) == titles
     assert len(found) == 2 * len(titles)
@@ -194,7 +197,7 @@ def test_a_runs_map_stands_beside_every_published_ranking():
 
 
 def test_an_agreement_is_read_as_it_was_saved(tmp_path):
-    found = published_agreement(RunOfGpt2(), "gpt2", n_resamples=99)
+    found = published_agreement(RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=99))
     found.save(tmp_path)
     again = PublishedAgreement.load(tmp_path)
     pd.testing.assert_frame_equal(again.agreement, found.agreement)

@@ -7,6 +7,7 @@ from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_model, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
+from tda_bias.config import CrossrefConfig, StudyConfig
 from tda_bias.crossref.crossref import WordScores, cross_reference
 from tda_bias.heads.items import example_pattern
 from tda_bias.scores.stereoset_scores import stereoset_scores
@@ -31,7 +32,9 @@ def every_run(tiny_folder, tmp_path_factory):
     heads = HeadBias.load(folders["heads"])
     gender = [triple for triple in triples if triple.category == "gender"]
     ablator = Ablator(model, gender)
-    study = ablation_study(ablator, heads, category="gender", top=1, n_resamples=99)
+    study = ablation_study(
+        ablator, heads, category="gender", config=StudyConfig(top=1, n_permutations=99)
+    )
     study.save(folders["ablate"])
     scores = stereoset_scores(model, triples, twins=None)
     scores.save(folders["stereoset"])
@@ -46,7 +49,10 @@ def every_run(tiny_folder, tmp_path_factory):
     bias_report(answers, config=InferenceConfig(n_flips=19, n_bootstrap=100)).save(
         folders["unqover"]
     )
-    cross_reference(heads, WordScores.load(folders["pvf"]), stereoset=scores, n_resamples=99).save(
-        folders["crossref"]
-    )
+    cross_reference(
+        heads,
+        WordScores.load(folders["pvf"]),
+        stereoset=scores,
+        config=CrossrefConfig(n_permutations=99),
+    ).save(folders["crossref"])
     return folders
