@@ -19,7 +19,7 @@ from pvf.config import ScoreConfig
 from pvf.words import Template
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
-from tda_bias.store.record import RecordPart, RunRecord
+from tda_bias.store.record import RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
 from tda_bias.store.run import Run
 from tda_bias.types import InputError
@@ -79,6 +79,11 @@ class PreferencesRecord(RunRecord):
     words: WordsRecord
     read: ReadRecord
     prompts: dict[str, Any] = Field(default_factory=dict)
+
+    def sources(self) -> list[SourceOfRun]:
+        """The lists of words."""
+        lists = [f"{one.name} ({one.source})" for one in (self.words.x, self.words.y)]
+        return [*super().sources(), SourceOfRun("pvf", "; ".join(lists))]
 
 
 # -- preferences -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
-from tda_bias.store.record import RunRecord
+from tda_bias.store.record import RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
 from tda_bias.store.run import Run
 from tda_bias.types import InputError
@@ -38,6 +38,11 @@ class AnswersRecord(RunRecord):
     design: DesignRecord
     questions: int
     tokens: tuple[tuple[int, ...], ...]
+
+    def sources(self) -> list[SourceOfRun]:
+        """The class of subjects."""
+        design = self.design
+        return [*super().sources(), SourceOfRun("unqover", f"{design.name} ({design.source})")]
 
 
 @dataclass(frozen=True, repr=False)

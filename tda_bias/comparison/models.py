@@ -14,7 +14,7 @@ from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_ta
 from tda_bias.config import CompareConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
-from tda_bias.store.record import ModelRecord, RecordPart, RunRecord
+from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result
 from tda_bias.store.run import Run
 from tda_bias.types import InputError, Progress
@@ -49,6 +49,13 @@ class ComparisonRecord(RunRecord):
     n_flips: int
     confidence: float
     seed: int
+
+    def sources(self) -> list[SourceOfRun]:
+        """The texts of every measure."""
+        return [
+            SourceOfRun(name, str(about.get("source", name)), about.get("revision"))
+            for name, about in self.measures.items()
+        ]
 
 
 _WORDS = ("guard", "allowed", "reason")

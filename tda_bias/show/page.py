@@ -249,27 +249,13 @@ def _shown(run: Audited) -> dict[str, Any]:
 
 
 def _texts(record: RunRecord) -> dict[str, str]:
-    """The data set that a run read, by its name, with its version."""
-    values = record.model_dump(mode="json", by_alias=True)
-    read: list[tuple[str, Mapping[str, Any]]] = []
-    if record.data is not None:
-        read.append((record.data.source, values["data"]))
-    if "measures" in values:  # a battery's; those of texts of one's own have the texts' licence
-        for name, about in values["measures"].items():
-            of_texts = name not in facts()["data_sets"] or name == "stereoset"
-            read.append((about["source"] if of_texts else name, {"source": name, **about}))
-    else:
-        given = [values["settings"].get(name) for name in ("set", "pairs", "text")]
-        read += [(str(one), {"source": one}) for one in given if one not in (None, "none", "self")]
-    if record.command.startswith("pvf"):
-        lists = [f"{one['name']} ({one['source']})" for one in map(values["words"].get, "xy")]
-        read.append(("pvf", {"source": "; ".join(lists)}))
-    if record.command == "unqover":
-        design = values["design"]
-        read.append(("unqover", {"source": f"{design['class']} ({design['source']})"}))
+    """The data sets that a run read, by their names, with their versions."""
     texts: dict[str, list[str]] = {}
-    for name, about in read:
+    for read in record.sources():
+        # Of texts called stereoset the source tells whether they are; others have a name of theirs.
+        own = read.name in facts()["data_sets"] and read.name != "stereoset"
+        name = read.name if own else read.source
         known = next((known for known in facts()["data_sets"] if known in name), name)
-        pinned = f", revision {about['revision']}" if about.get("revision") else ""
-        texts.setdefault(known, []).append(f"{about['source']}{pinned}")
+        pinned = f", revision {read.revision}" if read.revision else ""
+        texts.setdefault(known, []).append(f"{read.source}{pinned}")
     return {name: "; ".join(dict.fromkeys(several)) for name, several in texts.items()}

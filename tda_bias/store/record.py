@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 import xxhash
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -19,8 +19,6 @@ from tda_bias.types import Attention, InputError
 Version = Literal[3]
 (VERSION,) = get_args(Version)
 V = TypeVar("V")
-# Commands that leave runs, as messages name them.
-COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
 _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 
 
@@ -80,6 +78,14 @@ class DataRecord(RecordPart):
     remarks: tuple[str, ...] = ()
 
 
+class SourceOfRun(NamedTuple):
+    """Something that a run read: what it is called, where it was read, which state of it."""
+
+    name: str
+    source: str
+    revision: str | None = None
+
+
 class FileRecord(RecordPart):
     """A file of a run: the hash of its bytes (XXH3, 128 bits), and whether it was added later."""
 
@@ -124,6 +130,15 @@ class RunRecord(RecordPart):
             )
         found: V = value
         return found
+
+    def sources(self) -> list[SourceOfRun]:
+        """What the run read: the texts, and sets and files that its settings name."""
+        read = []
+        if self.data is not None:
+            read.append(SourceOfRun("", self.data.source, self.data.revision))
+        given = [self.settings.get(name) for name in ("set", "pairs", "text")]
+        named = [str(one) for one in given if one not in (None, "none", "self")]
+        return [*read, *(SourceOfRun("", one) for one in named)]
 
     @field_validator("files")
     @classmethod

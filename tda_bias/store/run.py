@@ -18,7 +18,6 @@ import xxhash
 from tda_bias.store.cache import differences
 from tda_bias.store.files import RECORD, arrays_from
 from tda_bias.store.record import (
-    COMMANDS,
     DataRecord,
     R,
     RunRecord,
@@ -140,8 +139,7 @@ def open_run(folder: str | Path, *commands: str) -> Run:
     except UnicodeDecodeError:
         raise InputError(f"{folder / RECORD} is no record of a run: not UTF-8") from None
     except (OSError, ValueError):
-        known = ", ".join(f"`tdabias {name}`" for name in COMMANDS)
-        rest = f" of {wanted}" if commands else f"; {known} make one"
+        rest = f" of {wanted}" if commands else "; `tdabias ls runs` lists those there are"
         raise InputError(f"{folder} holds no finished run{rest}") from None
     values = parsed(text, folder / RECORD)
     if commands and values["command"] not in commands:
@@ -180,18 +178,15 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
 
 
 def with_parts(folders: Sequence[Path]) -> list[Run]:
-    """The runs, and the ablations and cross-references inside their folders.
+    """The runs, and those inside their folders that were made from them.
 
     An inner run that was made from another run than the one that is there now is left out.
     """
     runs = [open_run(folder) for folder in dict.fromkeys(folders)]
     for run in list(runs):
-        for name in ("ablate", "crossref"):
-            inside = run.folder / name
-            if (inside / RECORD).is_file() and inside not in folders:
-                part = open_run(inside)
-                if made_from(part, run):
-                    runs.append(part)
+        for inside in sorted(path.parent for path in run.folder.glob(f"*/{RECORD}")):
+            if inside not in folders and made_from(part := open_run(inside), run):
+                runs.append(part)
     return runs
 
 
