@@ -64,7 +64,8 @@ def finished(name: str, settings: Any, *, shared: bool = True) -> Any:
 
     form = FORMS[name]
     texts: Any = named(form.texts)(settings) if form.texts else None
-    data = getattr(texts, "record", None)
+    record = getattr(texts, "record", None)
+    data = record if isinstance(record, DataRecord) else None
     with working(settings, name, settings.folder, data=data, kept=form.kept, shared=shared) as work:
         if form.function:
             return _measured(form, settings, texts, work)

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
+from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.shown import finding
 from tda_bias.show.text import counted
 from tda_bias.types import InputError
@@ -247,7 +248,11 @@ def test_placebo_twins_stand_beside_twins(ran, capsys):
 def test_controls_of_other_settings_are_not_shown_as_those_of_the_run(ran, changes, there):
     out, _ = ran
     result = HeadBias.load(out)
-    result = result.with_record(settings={**result.record.settings, **changes})
+    config = {name: changes[name] for name in changes if name in HeadBiasConfig.model_fields}
+    result = result.with_record(
+        settings={**result.record.settings, **changes},
+        config=result.record.config.model_copy(update=config),
+    )
     lines = " ".join(finding(result, out, "gender").control)
     for said in ("Untrained control:", "Placebo twins (role;"):
         assert (said in lines) == there

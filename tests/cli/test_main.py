@@ -156,7 +156,7 @@ def test_a_signal_that_a_library_turns_into_another_error_ends_with_130():
 
 
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
-    code = "import tdabias_cli.heads as h; h.compute = lambda settings, **_: 1 / 0"
+    code = "import tdabias_cli.heads as h; h.texts = lambda settings: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 1

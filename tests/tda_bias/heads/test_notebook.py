@@ -21,6 +21,7 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.run_debias import DebiasRun
+from tda_bias.heads.confirmation import Confirmed
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
@@ -67,14 +68,14 @@ RESULTS = [
 
 
 def test_every_saved_result_is_among_these():
-    of_arrays = {Answers, HeadBias, Preferences}
+    of_more_than_tables = {Answers, Confirmed, HeadBias, Preferences}
     ours = {
         kind
         for kind in Result.__subclasses__()
         if not kind.__module__.startswith("tests")
         and hasattr(sys.modules[kind.__module__], kind.__name__)  # not of an example
     }
-    assert ours == {*RESULTS} | of_arrays
+    assert ours == {*RESULTS} | of_more_than_tables
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
