@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize, stats
 
-# What is closer than this in single precision is equal: the default of ``threshold`` is for double.
+# Single precision: values that are closer are equal (``tolerance``; the default is for double).
 SINGLE_PRECISION = 1e-5
 
 # How close values may lie to be equal: a number, or one for every test.
