@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
+from pvf.finding import risk_finding
 from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
 from pvf.report import (
     comparison,
     load_report,
-    risk_finding,
     risk_items,
     risk_options,
     risk_report,

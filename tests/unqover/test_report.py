@@ -8,13 +8,13 @@ import pytest
 
 from unqover.bias import aggregates, comparative, factorial, groups_of, scores, sums
 from unqover.config import InferenceConfig
+from unqover.finding import unqover_finding
 from unqover.report import (
     _joint_table,
     attribute_table,
     bias_items,
     bias_report,
     cells_of,
-    unqover_finding,
     without_factors,
 )
 

@@ -9,10 +9,10 @@ import pytest
 from tda_bias import load_triples
 from tda_bias.ablation import prune_curve as prune_module
 from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.finding import curve_finding
 from tda_bias.ablation.prune_curve import (
     ALLOWED_LOSS,
     _choice,
-    curve_finding,
     first_order_rankings,
     prune_curve,
     sizes,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tda_bias import InputError
+from tda_bias.comparison.finding import comparison_finding
 from tda_bias.comparison.measures import (
     divergence_measure,
     pair_measure,
@@ -20,7 +21,6 @@ from tda_bias.comparison.models import (
     ModelComparison,
     NotMeasured,
     compare_models,
-    comparison_finding,
 )
 from tda_bias.comparison.outcome import Guard
 from tda_bias.config import CompareConfig

@@ -23,8 +23,8 @@ from tda_bias.crossref.crossref import (
     match_words,
     normalised_target,
     preferences_of_targets,
-    target_finding,
 )
+from tda_bias.crossref.finding import target_finding
 from tda_bias.crossref.rank_tests import correlations, head_map
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.store.record import ModelRecord, RunRecord

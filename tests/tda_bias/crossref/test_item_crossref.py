@@ -11,10 +11,10 @@ from scipy import stats
 
 from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref import item_crossref
+from tda_bias.crossref.finding import item_finding
 from tda_bias.crossref.item_crossref import (
     ItemCrossReference,
     cross_reference_items,
-    item_finding,
 )
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS

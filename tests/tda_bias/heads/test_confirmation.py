@@ -10,10 +10,10 @@ from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.config import ConfirmConfig
 from tda_bias.heads.confirmation import (
     confirmation,
-    confirmation_finding,
     confirmed_on,
     splits,
 )
+from tda_bias.heads.confirmation_finding import confirmation_finding
 from tda_bias.heads.group_statistic import Versions
 from tda_bias.types import InputError
 from tests.support.grams import made_up_group, result_of
