@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ def main() -> None:
             status = _cannot_print(error)  # errors of files name the file
         else:
             raise
+    gc.freeze()  # what is loaded need not be searched once more before the prompt: 1.5 s
     sys.exit(status)
 
 
@@ -117,12 +119,16 @@ def _prepare_streams() -> None:
 def _prepare_libraries() -> None:
     """Set how libraries wait and what they print; variables that the user has set win.
 
+    Loading them makes half a million objects that stay: the garbage collector searches them twice
+    on the way, and not a hundred and fifty times.
+
     Threads of OpenMP spin while they wait for each other: next to other programs a step of training
     then takes several times as long. transformers reports what a checkpoint lacks or has besides,
     with bars while it reads one; matplotlib says where it keeps its fonts.
     """
     import logging
 
+    gc.set_threshold(20_000, 5, 2)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -3,8 +3,9 @@
 A value comes from, the first that has it:
 
 1. the command line: ``--n-permutations 999``;
-2. the environment: ``TDABIAS_<COMMAND>_<OPTION>``, for example ``TDABIAS_HEADS_N_RESAMPLES=999`` or
-   ``TDABIAS_PVF_RISK_SEED=1``; several values stand with commas between them;
+2. the environment: ``TDABIAS_<COMMAND>_<OPTION>``, for example
+   ``TDABIAS_HEADS_N_PERMUTATIONS=999`` or ``TDABIAS_PVF_RISK_SEED=1``; several values stand with
+   commas between them;
 3. the YAML file of ``--config``: ``n_permutations: 999``;
 4. the default that the class gives.
 

@@ -5,7 +5,6 @@ The papers' procedure with a parser in place of their coreference system; see do
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
-import xxhash
 from pydantic import BaseModel, ValidationError
 
 from pvf.config import Kind
 from pvf.words import load_words, packaged
 from tda_bias.stats.seeds import generator
 from tda_bias.store.files import write_text
+from tda_bias.store.hashes import file_hash, text_hash
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -79,8 +78,7 @@ def corpus_hash(source: str) -> str | None:
     path = Path(source)
     if not path.is_file():
         return None
-    with path.open("rb") as file:  # by parts: a corpus may be larger than the memory
-        return str(hashlib.file_digest(file, xxhash.xxh3_128).hexdigest())
+    return file_hash(path)
 
 
 def _read(path: Path, field: str) -> Iterator[str]:
@@ -368,7 +366,7 @@ class Mined(BaseModel, extra="forbid"):
         It is known again however it is spaced and capitalised.
         """
         plain = " ".join(text.lower().split())
-        mark = kind + hashlib.blake2b(plain.encode(), digest_size=8).hexdigest()
+        mark = kind + text_hash(plain, size=8)
         new = mark not in self.seen
         self.seen.add(mark)
         return new

@@ -17,6 +17,7 @@ from pvf.config import Quantity
 from pvf.social import WEIGHT
 from tda_bias.show.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
 from tda_bias.show.text import counted, short_name
+from tda_bias.stats.least_squares import least_squares, with_intercept
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
@@ -188,8 +189,6 @@ def plot_regression(
     the papers draw it. A weight of 0 leaves an x out. Source: [PCF] figure 6, [BVF] figures 9 and
     12-15.
     """
-    import statsmodels.api as sm
-
     if WEIGHT in factors:
         factors = factors[factors[WEIGHT] > 0]
     measured = by_x.set_index("x")[response]
@@ -199,17 +198,17 @@ def plot_regression(
     weights = factors.loc[values.index, WEIGHT].to_numpy() if WEIGHT in factors else None
     size = np.full(len(x), 14.0) if weights is None else 6 + 90 * weights / weights.max()
     ax.scatter(x, y, s=size, color=BLUE, alpha=0.5, linewidth=0)
-    grid = sm.add_constant(np.linspace(x.min(), x.max(), 100), has_constant="add")
-    design = sm.add_constant(x, has_constant="add")
-    fits = {"OLS": (sm.OLS(y, design).fit(), GREY, "-")}
+    grid, design = with_intercept(np.linspace(x.min(), x.max(), 100)), with_intercept(x)
+    fits = {"OLS": (least_squares(y, design), GREY, "-")}
     if weights is not None:
-        fits["WLS"] = (sm.WLS(y, design, weights / weights.mean()).fit(), ORANGE, "--")
+        fits["WLS"] = (least_squares(y, design, weights / weights.mean()), ORANGE, "--")
     for name, (fit, colour, style) in fits.items():
-        slope = f"{name}: slope {fit.params[1]:.3g}, p {fit.pvalues[1]:.2g}"
-        ax.plot(grid[:, 1], fit.predict(grid), color=colour, linestyle=style, label=slope)
+        p = fit.t_tests(fit.covariance).p[1]
+        slope = f"{name}: slope {fit.coefficients[1]:.3g}, p {p:.2g}"
+        line = grid @ fit.coefficients
+        ax.plot(grid[:, 1], line, color=colour, linestyle=style, label=slope)
     last, colour, _ = list(fits.values())[-1]
-    frame = last.get_prediction(grid).summary_frame(alpha=0.5)
-    low, high = frame["obs_ci_lower"], frame["obs_ci_upper"]
+    low, high = last.prediction_band(grid, 0.5)
     text = "50% prediction band"
     ax.fill_between(grid[:, 1], low, high, color=colour, alpha=0.15, linewidth=0, label=text)
     ax.set_xlabel(factor)

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from pvf.words import numbers_by_x
+from tda_bias.stats.least_squares import least_squares, with_intercept
 from tda_bias.types import InputError
 
 WEIGHT = "weight"
@@ -76,29 +77,27 @@ def regress(
     Raises:
         InputError: if there are too few x for the number of factors, or factors are collinear.
     """
-    import statsmodels.api as sm
-
     y, names = response.to_numpy(), ", ".join(map(str, factors.columns))
-    design = sm.add_constant(factors.to_numpy(), has_constant="add")
+    design = with_intercept(factors.to_numpy())
     n, parameters = design.shape
     if n < parameters + 2:
         raise InputError(f"{n} words have all of {names}; {parameters + 2} are needed")
     if np.linalg.matrix_rank(design) < parameters:
         raise InputError(f"{names}: a factor is constant or follows from the others")
-    fit = sm.WLS(y, design, 1.0 if weights is None else weights.to_numpy()).fit()
-    robust = fit.get_robustcov_results("HC3")
+    fit = least_squares(y, design, None if weights is None else weights.to_numpy())
+    tests, robust = fit.t_tests(fit.covariance), fit.t_tests(fit.hc3)
     ranks = [stats.spearmanr(factors[name], y) for name in factors]
     return pd.DataFrame(
         {
             "factor": list(factors),
-            "slope": fit.params[1:],
-            "se": fit.bse[1:],
-            "t": fit.tvalues[1:],
-            "p": fit.pvalues[1:],
-            "se_hc3": robust.bse[1:],
-            "p_hc3": robust.pvalues[1:],
-            "intercept": fit.params[0],
-            "r2": fit.rsquared,
+            "slope": fit.coefficients[1:],
+            "se": tests.error[1:],
+            "t": tests.t[1:],
+            "p": tests.p[1:],
+            "se_hc3": robust.error[1:],
+            "p_hc3": robust.p[1:],
+            "intercept": fit.coefficients[0],
+            "r2": fit.r2,
             "n": n,
             "spearman": [rank.statistic for rank in ranks],
             "spearman_p": [rank.pvalue for rank in ranks],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tda_bias.show.text import is_visible
 from tda_bias.store.files import json_objects, read_text
+from tda_bias.store.hashes import text_hash
 from tda_bias.types import ROLES, InputError
 
 PACKAGED = "packaged"
@@ -40,10 +40,7 @@ def packaged(folder: str, name: str) -> str:
 
 def hash_of(*contents: str | bytes) -> str:
     """Pin the content of files by a hash of their bytes."""
-    digest = hashlib.blake2b(digest_size=16)
-    for content in contents:
-        digest.update(content.encode() if isinstance(content, str) else content)
-    return f"blake2b-{digest.hexdigest()}"
+    return f"blake2b-{text_hash(*contents)}"
 
 
 def located(data: str | Path, *patterns: str) -> list[Path]:

@@ -6,7 +6,6 @@ differ in the words that fill a blank.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import unicodedata
@@ -36,6 +35,7 @@ from tda_bias.sources import (
     visible_text,
 )
 from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
 
@@ -175,7 +175,7 @@ def triple_ids(triples: Iterable[Triple]) -> list[str]:
     for triple in triples:
         said = [triple.category, triple.group, triple.context]
         said += [triple.stereotype, triple.anti_stereotype, triple.unrelated]
-        name = hashlib.blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+        name = text_hash(json.dumps(said), size=8)
         seen[name] += 1
         ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return ids

@@ -100,6 +100,25 @@ def test_an_option_that_a_page_names_is_one_of_a_command(page):
     assert named <= known, sorted(named - known)
 
 
+def variables_of(command: click.Command, *words: str) -> set[str]:
+    """Environment variables of a command and of those below it."""
+    names = [str(one.name).rstrip("_") for one in command.params]
+    own = {"_".join(["TDABIAS", *words, name]).upper() for name in names}
+    below = getattr(command, "commands", {}).items()
+    return own.union(*(variables_of(sub, *words, name) for name, sub in below))
+
+
+def test_a_variable_that_a_page_or_a_docstring_names_is_read():
+    known = {"TDABIAS_STEREOSET", "TDABIAS_PAIRS"}
+    known = known.union(*(variables_of(loaded(name), name) for name in COMMANDS))
+    assert "TDABIAS_PVF_RISK_SEED" in known
+    code = [*(REPOSITORY / "cli").glob("*.py"), *(REPOSITORY / "tda_bias").rglob("*.py")]
+    example = {"TDABIAS_LENGTHS_CATEGORY"}  # of the worked example of a new command
+    for path in [*PAGES, *code]:
+        named = set(re.findall(r"\bTDABIAS_[A-Z][A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8")))
+        assert named <= known | example, (relative(path), sorted(named - known))
+
+
 def modules_with_examples() -> list[str]:
     files = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
     names = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -27,6 +26,7 @@ from tda_bias.scores.perplexity import (
 )
 from tda_bias.scores.stereoset import SCORINGS, item_table, log_odds, wins
 from tda_bias.scores.stereoset_scores import sentence_items, sentence_twins
+from tda_bias.store.hashes import text_hash
 from tda_bias.triples import triple_ids
 from tda_bias.types import Progress, Triple, in_order
 
@@ -114,7 +114,7 @@ def sentence_measure(sentences: Sequence[SentenceTriple], source: Mapping[str, A
         about={
             **source,
             "ids": [sentence.id for sentence in sentences],
-            "twins": hashlib.blake2b(texts.encode(), digest_size=16).hexdigest(),
+            "twins": text_hash(texts),
         },
         items=items,
     )
@@ -212,7 +212,7 @@ def pair_measure(pairs: PairSet) -> Measure:
             "source": pairs.source,
             "revision": pairs.revision,
             "pairs": len(texts),
-            "hash": hashlib.blake2b(repr(texts).encode(), digest_size=16).hexdigest(),
+            "hash": text_hash(repr(texts)),
         },
         items=items,
     )
@@ -318,7 +318,7 @@ def _window_rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.Data
     for ids, first in zip(windows.ids, windows.first, strict=True):
         # The same window whichever model reads it: its tokens, and which of them are scored.
         tokens = json.dumps([list(ids), first])
-        name = hashlib.blake2b(tokens.encode(), digest_size=8).hexdigest()
+        name = text_hash(tokens, size=8)
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name} {seen[name]}")
     value = per_token.total / per_token.n_tokens

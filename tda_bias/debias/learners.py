@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
-import xxhash
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -24,6 +23,7 @@ from tda_bias.debias.protocol import How
 from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.hooks import heads_changed, require_heads
 from tda_bias.models.load import LanguageModel
+from tda_bias.store.hashes import bytes_hash
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _name(piece: Slice) -> str:
 
 def _hash(tensor: Tensor) -> str:
     raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return str(xxhash.xxh3_128_hexdigest(raw.numpy().data))
+    return bytes_hash([raw.numpy().data])
 
 
 def weight_hashes(hf_model: nn.Module, *, leave_out: Set[int] = frozenset()) -> dict[str, str]:

@@ -7,7 +7,6 @@ target.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from jaxtyping import Int
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tda_bias.stats.seeds import generator
+from tda_bias.store.hashes import text_hash
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
 How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
@@ -230,7 +230,7 @@ def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
     tunes = any(condition.how == "tune" for condition in conditions(protocol))
     settings = protocol.model_dump(mode="json", exclude=set() if tunes else {"typical_weight"})
     text = json.dumps({**settings, **about}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return text_hash(text)
 
 
 # -- conditions ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tda_bias.show.text import counted
+from tda_bias.store.hashes import bytes_hash, text_hash
 from tda_bias.store.record import ModelRecord
 from tda_bias.types import InputError
 
@@ -119,16 +119,17 @@ class LanguageModel:
         tokenizer = self.tokenizer
         special = (*special_tokens_around(tokenizer), tokenizer.bos_token_id)
         about = (*special, tokenizer.mask_token_id, sorted(tokenizer.get_vocab().items()))
-        return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
+        return text_hash(json.dumps(about))
 
     def weight_hash(self) -> str:
         """Hash of all parameters by name and value: the same for the same weights only.
 
         What the checkpoint lacks is random at every loading, and takes no part.
         """
-        import xxhash
+        return bytes_hash(self._weight_bytes())
 
-        digest = xxhash.xxh3_128()
+    def _weight_bytes(self) -> Iterator[bytes | memoryview]:
+        """Names and values of the parameters that the checkpoint has."""
         every = self.hf_model.state_dict()
         # Where such a parameter is tied to others, all of them are random.
         lacking = set(self.not_in_checkpoint)
@@ -140,10 +141,9 @@ class LanguageModel:
         for name, parameter in weights(self.hf_model):
             if parameter.data_ptr() in random - {0}:
                 continue
-            digest.update(name.encode())
+            yield name.encode()
             raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(raw.numpy().data)
-        return str(digest.hexdigest())
+            yield raw.numpy().data
 
     def require_body(self) -> None:
         """Refuse a checkpoint whose attention patterns would come from random parameters.

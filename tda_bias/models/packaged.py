@@ -18,9 +18,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-import xxhash
 from platformdirs import user_cache_path
 
+from tda_bias.store.hashes import file_hash
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)
@@ -45,9 +45,7 @@ def local_source(name: str) -> str:
         raise InputError(f"`model` {name} holds GGUF files: give one, as {files[0]}")
     if path.suffix.lower() != ".gguf" or not os.path.isfile(path):
         return name
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, xxhash.xxh3_128)
-    made = f"{path.stem}-{content.hexdigest()}"
+    made = f"{path.stem}-{file_hash(path)}"
     return str(made_once(made, lambda folder: dequantise(path, folder)))
 
 

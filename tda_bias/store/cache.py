@@ -6,7 +6,6 @@ do not depend on the number of processes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import xxhash
 
 from tda_bias.store.files import arrays_from, atomic
+from tda_bias.store.hashes import bytes_hash, text_hash
 from tda_bias.types import InputError, Progress, ShareDone
 
 _START_OVER = "start over with --no-resume"
@@ -190,18 +189,17 @@ no_cache: OpenCache = partial(Cache, None)
 
 def _path(folder: Path, part: Part) -> Path:
     readable = re.sub(r"[^A-Za-z0-9]+", "-", part.name).strip("-")[:50]
-    mark = hashlib.blake2b(part.name.encode(), digest_size=4).hexdigest()
+    mark = text_hash(part.name, size=4)
     return folder / f"{readable}-{mark}.npz"
 
 
 def _hash(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """Hash of a part's header and of its arrays, names and shapes included."""
-    content = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
+    pieces: list[bytes | memoryview] = [json.dumps(header, sort_keys=True).encode()]
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        content.update(array.tobytes())
-    return str(content.hexdigest())
+        pieces += [f"{name} {array.dtype.str} {array.shape}".encode(), array.tobytes()]
+    return bytes_hash(pieces)
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -212,7 +210,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, t
 
 def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
     """Hash of the token ids of texts, in order."""
-    return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
+    return text_hash(json.dumps(token_ids))
 
 
 @dataclass

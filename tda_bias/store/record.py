@@ -10,10 +10,10 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
-import xxhash
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from tda_bias.store.files import RECORD, now, to_json
+from tda_bias.store.hashes import bytes_hash
 from tda_bias.types import Attention, InputError
 
 Version = Literal[3]
@@ -219,4 +219,4 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
 
 def checksum(values: Mapping[str, Any]) -> str:
     """Hash of a record's plain values, without the checksum itself."""
-    return str(xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode()))
+    return bytes_hash([json.dumps(values, sort_keys=True).encode()])

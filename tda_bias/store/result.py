@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from tda_bias.store.files import RECORD, put_in_place, staged, to_json, write_errors
+from tda_bias.store.hashes import file_hash
 from tda_bias.store.record import FileRecord, RunRecord, sealed, updated
-from tda_bias.store.run import Run, file_hash, open_run
+from tda_bias.store.run import Run, open_run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class RunWriter:
     def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
         """Entries of the files so far, for the record."""
         return {
-            name: FileRecord(hash=file_hash((self.stage / name).read_bytes()), added=added)
-            for name in self.names
+            name: FileRecord(hash=file_hash(self.stage / name), added=added) for name in self.names
         }
 
     def _path(self, name: str) -> Path:
@@ -154,7 +154,7 @@ def _put_in_place(
         put_in_place(stage / name, folder / name)
     for name in set(before) - set(kept):
         with suppress(OSError):  # it is of no run any more, and nothing reads it
-            if file_hash((folder / name).read_bytes()) == before[name].hash:
+            if file_hash(folder / name) == before[name].hash:
                 (folder / name).unlink()
 
 

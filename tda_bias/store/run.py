@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import xxhash
 
 from tda_bias.store.cache import differences
 from tda_bias.store.files import RECORD, arrays_from
+from tda_bias.store.hashes import bytes_hash, text_hash
 from tda_bias.store.record import (
     DataRecord,
     R,
@@ -55,7 +54,7 @@ class Run:
     def id(self) -> str:
         """Twelve characters that name this run: a hash of its record."""
         text = json.dumps(self._values, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+        return text_hash(text, size=6)
 
     def record_as(self, kind: type[R]) -> R:
         """The whole record of its command.
@@ -91,7 +90,7 @@ class Run:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}); {self.again}") from None
-        if file_hash(content) != self.record.files[name].hash:
+        if bytes_hash([content]) != self.record.files[name].hash:
             raise InputError(
                 f"{path} is not as the run wrote it: it was changed, cut or damaged; {self.again}"
             )
@@ -148,11 +147,6 @@ def open_run(folder: str | Path, *commands: str) -> Run:
     return Run(folder, record, values)
 
 
-def file_hash(content: bytes) -> str:
-    """Hash of a file's bytes, as it stands in the record."""
-    return str(xxhash.xxh3_128_hexdigest(content))
-
-
 def content_hash(record: RunRecord) -> str | None:
     """Hash of the tables of a run, without those that were added later.
 
@@ -165,7 +159,7 @@ def content_hash(record: RunRecord) -> str | None:
         for name, entry in record.files.items()
         if name.endswith((".csv", ".parquet")) and not entry.added
     }
-    return file_hash(json.dumps(tables, sort_keys=True).encode())
+    return bytes_hash([json.dumps(tables, sort_keys=True).encode()])
 
 
 def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tda_bias.store.files import json_objects, read_text, write_text
+from tda_bias.store.hashes import text_hash
 from tda_bias.types import ROLES, InputError, Triple
 
 Key = tuple[str, str, str, str, str, str]
@@ -110,7 +110,7 @@ class Twins:
             json.dumps([content(triple), [content(twin) for twin in twins]])
             for triple, twins in self.pairs
         )
-        return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+        return text_hash("\n".join(lines))
 
 
 # -- as a file -------------------------------------------------------------------------------------

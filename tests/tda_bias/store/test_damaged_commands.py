@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tda_bias.store.run import file_hash, open_run
+from tda_bias.store.hashes import file_hash
+from tda_bias.store.run import open_run
 from tdabias_cli.main import run
 from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
 from tests.support.runs import resealed
@@ -153,7 +154,7 @@ def test_a_table_with_other_values_and_a_fitting_hash_is_used_or_one_line(
     for file in (file for file in files if file.endswith(".csv")):
         for what, text in changed_tables((every_run[read] / file).read_text(), rng):
             (folder / file).write_text(text)
-            digest = file_hash((folder / file).read_bytes())
+            digest = file_hash(folder / file)
 
             def listed(values, file=file, digest=digest):
                 return {**values, "files": {**values["files"], file: {"hash": digest}}}
