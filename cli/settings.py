@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,6 +16,7 @@ from pydantic import (
 from rich.console import Console
 
 from tda_bias.config import Config
+from tda_bias.store.hashes import text_hash
 from tda_bias.store.identity import Changes
 from tda_bias.types import MAX_COUNT, InputError
 
@@ -201,7 +201,7 @@ def folder_name(source: str) -> str:
     if not path.exists():
         return source.replace("/", "--")
     place = path.resolve()
-    mark = hashlib.blake2b(str(place).encode(), digest_size=3).hexdigest()
+    mark = text_hash(str(place), size=3)
     return f"{place.stem if place.is_file() else place.name}-{mark}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
 from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
 from tda_bias.store.cache import OpenCache, no_cache
+from tda_bias.store.hashes import text_hash
 from tda_bias.types import InputError, Progress
 from unqover.answers import Answers, AnswersRecord
 from unqover.classes import Attribute, Subject
@@ -194,7 +194,7 @@ def _depends_on(instances: Sequence[Instance]) -> dict[str, str]:
         (one.context, [s.name for s in one.candidates], one.template, one.attributes)
         for one in instances
     ]
-    return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
+    return {"texts": text_hash(repr(asked))}
 
 
 def _answers(model: LanguageModel, asked: Asked) -> Arrays:
