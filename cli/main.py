@@ -42,7 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     from tda_bias.types import ShareDone
 
-    from .commands import program
+    from .program import program
 
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     if arguments is None:

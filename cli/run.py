@@ -23,6 +23,7 @@ from tda_bias.store.result import Result
 from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
 from tda_bias.types import InputError, ShareDone
 
+from .commands import FORMS
 from .loading import Texts, hooked_model, language_model
 from .output import Moved, progress_bar
 from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings, part_of
@@ -60,8 +61,6 @@ def finished(name: str, settings: Any, *, shared: bool = True) -> Any:
     Raises:
         InputError, ShareDone: as ``perform``.
     """
-    from .commands import FORMS
-
     form = FORMS[name]
     texts: Any = named(form.texts)(settings) if form.texts else None
     record = getattr(texts, "record", None)

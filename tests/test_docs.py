@@ -27,8 +27,9 @@ from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
-from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.commands import COMMANDS
 from tdabias_cli.options import taking
+from tdabias_cli.program import loaded
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,17 +20,36 @@ from tda_bias.show.text import counted, number_text
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
-if TYPE_CHECKING:
-    from tda_bias.heads.result import HeadBias
-
 # Visible on dark cells too.
 _OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 _PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
 _TESTS = {"evidence": "dispersion", "location": "location"}
 
 
+class Maps(Protocol):
+    """What is drawn of a run of heads; ``tda_bias.HeadBias`` has it, and draws itself by this."""
+
+    # Tables and record of the run, and which map ranks its heads.
+    @property
+    def groups(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def combined(self) -> pd.DataFrame: ...  # noqa: D102
+    @property
+    def record(self) -> Any: ...  # noqa: D102
+    @property
+    def rank_by(self) -> RankBy: ...  # noqa: D102
+    @property
+    def categories(self) -> list[str]: ...  # noqa: D102
+    # Of a category: its map, any column layers by heads, the columns of a ranking, its controls.
+    def category_map(self, category: str, *, by: RankBy) -> np.ndarray: ...  # noqa: D102
+    def layer_by_head(self, column: str, category: str) -> np.ndarray: ...  # noqa: D102
+    def columns(self, category: str, *, by: RankBy) -> Any: ...  # noqa: D102
+    def controls(self, category: str) -> dict[str, Any]: ...  # noqa: D102
+    def category_summary(self) -> pd.DataFrame: ...  # noqa: D102
+
+
 def plot_heatmap(
-    result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
+    result: Maps, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
 ) -> Axes:
     """The map of a category, in the unit that heads are ranked by.
 
@@ -76,7 +95,7 @@ def named_map(by: str) -> str:
     return f"z, {_TESTS[by]} test" if by in _TESTS else f"map: {by}"
 
 
-def caption(result: HeadBias, category: str, by: RankBy) -> str:
+def caption(result: Maps, category: str, by: RankBy) -> str:
     """The line under a map: how many texts, and how many heads chance would give."""
     c = result.controls(category)
     below = c["hot_spots_p05"]
@@ -90,10 +109,10 @@ def caption(result: HeadBias, category: str, by: RankBy) -> str:
     )
 
 
-def heatmap_figure(result: HeadBias) -> Figure:
+def heatmap_figure(result: Maps) -> Figure:
     """One map per category of the run, each with its control line, at a page's width."""
     names = result.categories
-    layers, heads = result.category_map(names[0]).shape
+    layers, heads = result.category_map(names[0], by=result.rank_by).shape
     height = min(max(2.6 + 0.11 * layers, 3.2), 7.5)
     width = min(max(3.6 + 0.11 * heads, 4.6), 7.0)
     columns = min(2, len(names))
@@ -118,9 +137,7 @@ _CATEGORIES = {
 }
 
 
-def plot_categories(
-    result: HeadBias, quantity: Literal["mean", "sd"] = "mean", *, ax: Axes
-) -> Axes:
+def plot_categories(result: Maps, quantity: Literal["mean", "sd"] = "mean", *, ax: Axes) -> Axes:
     """Per category, mean (with its standard error) or SD over groups of a group's mean over heads.
 
     Source: Varadarajan & Songdechakraiwut, figures 8 (without the errors) and 9.
@@ -138,7 +155,7 @@ def plot_categories(
     return ax
 
 
-def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes) -> Axes:
+def plot_length_control(result: Maps, *, dim: int = 1, ax: Axes) -> Axes:
     """Groups as points: mean S over stable heads against S of uniform attention, same lengths.
 
     Points on a rising line say that lengths, not stereotypes, make the difference.
@@ -161,7 +178,7 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes) -> Axes:
     return ax
 
 
-def plot_reliability(result: HeadBias, *, ax: Axes) -> Axes:
+def plot_reliability(result: Maps, *, ax: Axes) -> Axes:
     """Split-half reliability of groups (points) and of category maps (bars).
 
     A diamond is the map's correlation with its own mean under flipped labels: what is reliable
@@ -214,7 +231,7 @@ def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes) -> Axes:
     return ax
 
 
-def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
+def agreement(results: Mapping[str, Maps]) -> pd.DataFrame:
     """Spearman over common groups of their mean |relative| over heads, model by model."""
     size = {}
     for name, result in results.items():
@@ -233,7 +250,7 @@ def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
     return rho
 
 
-def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes) -> Axes:
+def plot_agreement(results: Mapping[str, Maps], *, ax: Axes) -> Axes:
     """Do models single out the same groups? Mean |relative| over heads, Spearman over groups.
 
     Heads of different models have nothing in common; groups do.

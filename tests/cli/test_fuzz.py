@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import tda_bias.models.load
 from tda_bias.types import InputError
-from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.commands import COMMANDS
 from tdabias_cli.main import run
+from tdabias_cli.program import loaded
 
 pytestmark = pytest.mark.thorough
 

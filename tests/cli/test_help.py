@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.commands import COMMANDS
 from tdabias_cli.main import run
+from tdabias_cli.program import loaded
 
 HEAVY = {
     "datasets", "matplotlib", "pandas", "pyarrow", "scipy", "spacy", "torch", "transformer_lens",

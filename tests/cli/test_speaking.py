@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.commands import COMMANDS
 from tdabias_cli.main import run
+from tdabias_cli.program import loaded
 from tests.support.models import tiny_hf_model
 from tests.support.pages import shown_steps
 
