@@ -52,6 +52,7 @@ pages: $(INSTALLED)
 	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/data.md docs/own-domain.md docs/commands/*.md
 
 bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks.bench_start
 	$(BIN)/python -m benchmarks.bench_heads
 	$(BIN)/python -m benchmarks.bench_topology
 	$(BIN)/python -m benchmarks.bench_long_texts

@@ -78,6 +78,30 @@ def test_no_help_loads_what_only_work_needs():
     assert "--rank-by" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "stereoset --category gender --data starter --limit 1",
+        "pairs --set winogender --limit 1",
+        "pvf --attribute pronouns",
+        "unqover --class gender --subjects 2 --attributes 1",
+    ],
+)
+def test_the_first_line_waits_for_nothing_heavy(command, tmp_path):
+    code = (
+        "import sys\n"
+        "from tdabias_cli import loading\n"
+        "from tdabias_cli.main import run\n"
+        "def say(console, text):\n"
+        f"    heavy = ({HEAVY} - {{'pandas', 'pyarrow', 'scipy'}}) & set(sys.modules)\n"
+        "    sys.exit(f'{text} {sorted(heavy)}')\n"
+        "loading.say = say\n"
+        f"run({[*command.split(), '--model', 'smollm2-135m', '--out', str(tmp_path / 'out')]})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "loading smollm2-135m []"
+
+
 @pytest.mark.parametrize(("command", "seconds"), [([], 0.3), (["heads"], 0.5)])
 def test_help_is_there_at_once(command, seconds):
     """The bar is for an idle core: on a busy machine the processor's time, and twice as much."""
