@@ -154,8 +154,9 @@ def merged(
 def command_line(words: list[str], settings: BaseModel) -> str:
     """A command line that gives these settings again: everything that is not a default."""
     arguments, options = [], []
-    for name, field in type(settings).model_fields.items():
-        value = getattr(settings, name)
+    fields = type(settings).model_fields
+    for name in _declared(type(settings)):
+        field, value = fields[name], getattr(settings, name)
         if name not in settings.model_fields_set or value is None:
             continue
         several = list(value or ["none"]) if isinstance(value, tuple) else [value]
@@ -224,8 +225,7 @@ def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
     In the order of the help: what must be given, the command's settings, those that all have.
     """
     fields = settings.model_fields
-    declared = [name for part in settings.__mro__ for name in getattr(part, "__annotations__", {})]
-    names = [name for name in dict.fromkeys(declared) if name in fields and name not in _LAST]
+    names = [name for name in _declared(settings) if name not in _LAST]
     names.sort(key=lambda name: not fields[name].is_required())
     for name in (*names, *(name for name in _LAST if name in fields or name == "config")):
         required = name != "config" and _by_place(fields[name]) and fields[name].is_required()
@@ -235,6 +235,12 @@ def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
             annotation=_CONFIG if name == "config" else _annotation(name, fields[name]),
             default=inspect.Parameter.empty if required else None,
         )
+
+
+def _declared(settings: type[BaseModel]) -> list[str]:
+    """Fields in the order of classes: the command's own first, then those it shares."""
+    names = [name for part in settings.__mro__ for name in getattr(part, "__annotations__", {})]
+    return [name for name in dict.fromkeys(names) if name in settings.model_fields]
 
 
 def _annotation(name: str, field: FieldInfo) -> Any:

@@ -180,7 +180,7 @@ _FLAGS = {
     "figures RUN --as gif": "`as` must be one of svg, pdf, png; got 'gif'",
     "figures RUN --only fig99": "`only` must be among fig1_step_function",
     "figures RUN --only ablation": "ablation needs a run of `tdabias ablate`; got 0",
-    "figures .": "holds no finished run; `tdabias heads`",
+    "figures .": "holds no finished run; `tdabias ls runs`",
     f"figures x --out {'o' * 300}": "File name too long: oooo",
     "show .": "holds no finished run of `tdabias heads` or",
     "report . --out r.html": "holds no finished run",
