@@ -119,8 +119,8 @@ def _prepare_streams() -> None:
 def _prepare_libraries() -> None:
     """Set how libraries wait and what they print; variables that the user has set win.
 
-    Loading them makes half a million objects that stay: the garbage collector searches them twice
-    on the way, and not a hundred and fifty times.
+    Loading them makes half a million objects that stay: the garbage collector searches all of them
+    twice in a short run of ``heads``, and not nine times.
 
     Threads of OpenMP spin while they wait for each other: next to other programs a step of training
     then takes several times as long. transformers reports what a checkpoint lacks or has besides,
