@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import TypedDict, assert_never
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.types import HeadId
+from tda_bias.types import Edges, HeadId
 
 # Rankings that are z-values of a test, and the test.
 TESTS = {"evidence": "dispersion test", "location": "location test"}
@@ -60,11 +60,21 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
 def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
     of_twins = _controls(result, category).hot_spot_map.endswith("_twin")
-    output = result.record.config.edges == "output"
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
-        f"{', output edges' * output}"
+        f"{edges_said(result.record.config.edges)}"
     )
+
+
+def edges_said(edges: Edges) -> str:
+    """What an edge weighs, after the name of a ranking; nothing where it is the attention."""
+    match edges:
+        case "attention":
+            return ""
+        case "output":
+            return ", output edges"
+        case _:
+            assert_never(edges)
 
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:

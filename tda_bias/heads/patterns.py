@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -71,7 +71,13 @@ class PatternReader:
         alone = model.eager is not None and not model.eager.takes_padding
         self._batch_size = 1 if alone else batch_size
         self._direction_checked = False
-        self._writers = HeadWriters(model) if edges == "output" else None
+        match edges:
+            case "attention":
+                self._writers: HeadWriters | None = None
+            case "output":
+                self._writers = HeadWriters(model)
+            case _:
+                assert_never(edges)
         self._probes = probes
         self.rows = RowCheck(2e-2 if model.dtype.itemsize < 4 else 1e-4)
 

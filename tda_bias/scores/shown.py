@@ -60,7 +60,9 @@ def shown(result: StereoSetScores, folder: Path, *, top: int = 10) -> Output:
 
 def sentences_shown(run: SentenceScores, folder: Path, *, top: int = 10) -> Output:
     """The scores of whole sentences and of the words that differ, and how to read them."""
-    columns = [Column("scored", scored_name, left=True), _BY, *_SCORE_COLUMNS]
+    # Both names in one cell: every cell has two lines, and the table its 80 columns.
+    scored = Column("scored", lambda row: f"{scored_name(row)}\n{PER[row['scoring']]}", left=True)
+    columns = [scored, *_SCORE_COLUMNS]
     title = f"{run.record.model.name} · StereoSet intrasentence · {_coverage(run)}"
     return Output(
         finding=sentences_finding(run).then(report_of(folder)),
