@@ -144,7 +144,7 @@ def asked(settings: DebiasSettings) -> Asked:
     pairs = pair_sets(settings.pairs, settings.preset)
     if settings.text != "self" and not text_comes_from_hub(settings.text):
         retention_text(settings.text)
-    if settings.how == "lora" or "cda-lora" in controls:
+    if settings.how == "lora":
         require_peft()
     if "leace" in controls:
         require_leace()

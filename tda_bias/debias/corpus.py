@@ -39,7 +39,7 @@ from tda_bias.types import InputError, Triple
 _LEARN, _REPORT = 96, 24
 SELF = "self"
 # Controls that compare texts with their twins.
-_NEED_TWINS = {"placebo", "cda", "cda-lora", "leace", "steering"}
+_NEED_TWINS = {"placebo", "cda", "leace", "steering"}
 _GENDER_AGREEMENT = "blimp_gender_agreement"
 # Words that passages begin with, and passages that are written side by side.
 _FIRST_WORDS, _SIDE_BY_SIDE = 2000, 80
