@@ -23,7 +23,7 @@ import torch
 from scipy import optimize
 
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets
-from tda_bias.debias.corpus import Corpus, Held, Retention, held_by
+from tda_bias.debias.corpus import Corpus
 from tda_bias.debias.learners import Learner, learner, undone
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
@@ -43,6 +43,7 @@ from tda_bias.debias.protocol import (
     trials,
 )
 from tda_bias.debias.rankings import fold_orders
+from tda_bias.debias.retention import Held, Retention, held_by
 from tda_bias.debias.training import (
     Results,
     Trained,

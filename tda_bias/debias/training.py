@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tda_bias.debias.corpus import Batch, Corpus, Held, batches, next_token_loss
+from tda_bias.debias.corpus import Batch, Corpus, batches
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import ALL_GATES, RANDOM, Condition, Fold, Protocol, Training
+from tda_bias.debias.retention import Held, next_token_loss
 from tda_bias.debias.texts import Answers, TwinTexts, anchor, huber, relatedness
 from tda_bias.models.hooks import Computing
 from tda_bias.scores.pair_scores import compared, pair_items

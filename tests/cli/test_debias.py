@@ -13,12 +13,12 @@ from transformers import AutoModelForCausalLM
 from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
 from tda_bias.debias import experiment, protocol, run_debias, saved_model
-from tda_bias.debias.corpus import training_texts
-from tda_bias.store.record import checksum
+from tda_bias.debias.training_data import training_texts
 from tda_bias.triples import read_triples
 from tda_bias.twins import make_twins, save_twins
 from tda_bias.types import HeadId, InputError
 from tdabias_cli.main import run
+from tests.support.runs import resealed
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
 CONTROLS = "all,placebo,plain,full,cda,leace,steering"
@@ -273,11 +273,12 @@ def test_a_finished_run_is_shown_again(finished, capsys):
 
 def test_a_run_with_controls_of_earlier_versions_is_shown(finished, tmp_path, capsys):
     old = shutil.copytree(finished, tmp_path / "old")
-    record = json.loads((old / "run.json").read_text())
-    del record["checksum"]
-    record["protocol"]["controls"] += ["equalise", "cda-lora"]
-    record["checksum"] = checksum(record)
-    (old / "run.json").write_text(json.dumps(record), encoding="utf-8")
+
+    def with_past_controls(record):
+        record["protocol"]["controls"] += ["equalise", "cda-lora"]
+        return record
+
+    resealed(old, with_past_controls)
     assert run(["show", str(old)]) == 0
     assert "mediation" in capsys.readouterr().out
 

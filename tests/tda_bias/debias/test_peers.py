@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.corpus import Corpus, neutral_text
+from tda_bias.debias.corpus import Corpus
 from tda_bias.debias.learners import HeadLora, undone
+from tda_bias.debias.passages import neutral_text
 from tda_bias.debias.peers import (
     Erasure,
     Steering,
