@@ -146,13 +146,8 @@ def _model(settings: ConfirmSettings, source: str, work: Work) -> Confirmed:
     others = {"category", "rank_by", "top", "n_splits", "n_permutations", "data", "twins"}
     refuse_options(settings, others, "is about a run of heads, not --pairs")
 
-    from tda_bias.debias.saved_model import (
-        look,
-        note_look,
-        read_about,
-        read_items,
-        refuse_second_look,
-    )
+    from tda_bias.debias.confirmation import look, note_look, read_items, refuse_second_look
+    from tda_bias.debias.saved_model import read_about
 
     about = read_about(settings.run)
     refuse_second_look(settings.run, about["protocol"])

@@ -129,9 +129,10 @@ def asked(settings: DebiasSettings) -> Asked:
     reach_hub_for(settings.model, also=from_hub)
 
     from tda_bias.ablation.head_weights import refuse_untrainable
-    from tda_bias.debias.corpus import pair_sets, retention_text, training_source, training_texts
     from tda_bias.debias.learners import require_peft
+    from tda_bias.debias.passages import retention_text
     from tda_bias.debias.peers import require_leace
+    from tda_bias.debias.training_data import pair_sets, training_source, training_texts
 
     from_file = _heads_of_file(settings)
     source = training_source(settings.data)
@@ -144,7 +145,7 @@ def asked(settings: DebiasSettings) -> Asked:
     pairs = pair_sets(settings.pairs, settings.preset)
     if settings.text != "self" and not text_comes_from_hub(settings.text):
         retention_text(settings.text)
-    if settings.how == "lora" or "cda-lora" in controls:
+    if settings.how == "lora":
         require_peft()
     if "leace" in controls:
         require_leace()
@@ -156,8 +157,10 @@ def compute(settings: DebiasSettings, asked: Asked, work: Work) -> DebiasRun:
     """Train, and save the tables and the models."""
     model = work.model(settings.model)
 
-    from tda_bias.debias.corpus import Corpus, domain_texts, neutral_text, other_categories
+    from tda_bias.debias.corpus import Corpus
+    from tda_bias.debias.domain import domain_texts, other_categories
     from tda_bias.debias.experiment import fixed_experiment
+    from tda_bias.debias.passages import neutral_text
     from tda_bias.debias.run_debias import run_debias
     from tda_bias.debias.texts import TwinTexts
     from tda_bias.plots.behaviour import plot_conditions

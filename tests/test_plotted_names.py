@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -139,15 +138,6 @@ def conditions():
     return pd.DataFrame(rows, columns=columns)
 
 
-def graph():
-    found = nx.Graph()
-    for node in range(3):
-        found.add_node(node, token=HOSTILE)
-    for pair, tree in (((0, 1), True), ((1, 2), True), ((0, 2), False)):
-        found.add_edge(*pair, weight=0.3, tree=tree)
-    return found
-
-
 def regression():
     report = report_of()
     table = pd.DataFrame({HOSTILE: np.arange(9.0)}, index=list(report.by_x["x"]))
@@ -173,8 +163,6 @@ ALL = {
         Drawn(illustrations.plot_attention, lambda: (EXAMPLE.tokens, EXAMPLE.patterns[0, 0])),
         Drawn(illustrations.plot_step_function, lambda: (EXAMPLE,)),
         Drawn(illustrations.plot_swap, tuple, {"axes": Figure().subplots(1, 2)}),
-        Drawn(illustrations.plot_filtration_step, lambda: (graph(), 1)),
-        Drawn(illustrations.plot_sorted_sets, lambda: (EXAMPLE.patterns[0, 0], "causal")),
         Drawn(figures.plot_comparison, lambda: (changes(),)),
         Drawn(figures.plot_head_comparison, lambda: (moved(),)),
         Drawn(head_plots.plot_categories, lambda: (heads(),)),
@@ -206,7 +194,6 @@ NAMELESS = {
     "plot_twin_differences",
     "plot_step_function",
     "plot_swap",
-    "plot_sorted_sets",
     "plot_calibration",
 }
 

@@ -23,8 +23,8 @@ import torch
 from scipy import optimize
 
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets
-from tda_bias.debias.corpus import Corpus, Held, Retention, held_by
-from tda_bias.debias.learners import Learner, learner, lora_rank, undone
+from tda_bias.debias.corpus import Corpus
+from tda_bias.debias.learners import Learner, learner, undone
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
     ALL_GATES,
@@ -43,6 +43,7 @@ from tda_bias.debias.protocol import (
     trials,
 )
 from tda_bias.debias.rankings import fold_orders
+from tda_bias.debias.retention import Held, Retention, held_by
 from tda_bias.debias.training import (
     Results,
     Trained,
@@ -388,12 +389,8 @@ def _training_part(
 
 def learner_of(experiment: Experiment, training: Training) -> Learner:
     """The learner of a training."""
-    condition, model = training.condition, experiment.corpus.model
-    seed = experiment.protocol.seed
-    if condition.name != "cda-lora":
-        return learner(condition.how, model, training.heads, seed=seed)
-    rank = lora_rank(model, first_heads(experiment, training.fold), training.heads)
-    return learner("lora", model, training.heads, rank=rank, seed=seed)
+    model, seed = experiment.corpus.model, experiment.protocol.seed
+    return learner(training.condition.how, model, training.heads, seed=seed)
 
 
 def _edit_of(experiment: Experiment, training: Training) -> Edit:

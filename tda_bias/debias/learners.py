@@ -105,10 +105,8 @@ class Learner:
         """Raise AssertionError if anything else changed."""
 
 
-def learner(
-    how: How, model: LanguageModel, heads: Sequence[HeadId], *, rank: int = 8, seed: int = 0
-) -> Learner:
-    """A learner of heads, or for ``full`` of the whole model; rank and seed are of ``lora``.
+def learner(how: How, model: LanguageModel, heads: Sequence[HeadId], *, seed: int = 0) -> Learner:
+    """A learner of heads, or for ``full`` of the whole model; the seed is of ``lora``.
 
     Raises:
         InputError: if a head does not exist, the attention is laid out in a way not known, or
@@ -121,7 +119,7 @@ def learner(
         case "tune":
             return HeadMask(model.hf_model, heads)
         case "lora":
-            return HeadLora(model.hf_model, heads, rank=rank, seed=seed)
+            return HeadLora(model.hf_model, heads, seed=seed)
         case "full":
             return WholeModel(model.hf_model)
         case _:
@@ -446,18 +444,6 @@ class HeadLora(Learner):
             matrix = weight.T if side == "lora_A" else weight
             outside.append((matrix, ~inside.to(matrix.device)))
         return outside
-
-
-def lora_rank(model: LanguageModel, heads: Sequence[HeadId], every: Sequence[HeadId]) -> int:
-    """The rank at which LoRA on all attention has about as many numbers as the slices of heads."""
-    named = dict(model.hf_model.named_parameters())
-    slices = {  # keys and values that heads share count once
-        (s.parameter, s.start): s for head in heads for s in head_slices(model.hf_model, head)
-    }
-    names = {s.parameter for head in every for s in head_slices(model.hf_model, head)}
-    of_heads = sum(s.of(named[s.parameter]).numel() for s in slices.values())
-    of_a_rank = sum(sum(named[name].shape) for name in names if named[name].ndim == 2)
-    return max(1, round(of_heads / of_a_rank))
 
 
 # -- the whole model -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Both change the residual stream after layers while the model runs, in closed form from the training
 items and their twins; there is no loop. Data augmentation (CDA), the third, is a loss of
-``training``, learned by the whole model or an ordinary LoRA adapter.
+``training``, learned by the whole model.
 """
 
 from __future__ import annotations

@@ -30,12 +30,11 @@ Ranking = Literal[
 ]
 # What is trained beside chosen heads, and what others would do instead.
 Control = Literal[
-    "all", "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace",
-    "steering",
+    "all", "placebo", "retention", "plain", "full", "cda", "leace", "steering",
 ]  # fmt: skip
 CONTROLS: tuple[Control, ...] = get_args(Control)
 # What a training lowers: see ``training.loss_of``.
-Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
+Goal = Literal["gaps", "plain", "placebo", "retention", "cda"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
 # Items of a step.
 _BATCH = 12
@@ -98,7 +97,7 @@ class Protocol(BaseModel):
     controls: Annotated[tuple[Control, ...], WithCommas] = Field(
         (),
         description="what else is compared, with commas: all (heads), placebo, retention, plain, "
-        "full, equalise, cda, cda-lora, leace, steering; or none",
+        "full, cda, leace, steering; or none",
     )
     n_folds: int = Field(N_FOLDS, ge=2, description="folds that the targets are split into")
     folds_run: int = Field(5, ge=1, le=N_FOLDS, description="folds of targets that are run, of 5")
@@ -272,8 +271,6 @@ def conditions(protocol: Protocol) -> list[Condition]:
                 listed.append(Condition(name, "full"))
             case "cda":
                 listed.append(Condition(name, "full", goal="cda"))
-            case "cda-lora":
-                listed.append(Condition(name, "lora", goal="cda"))
             case "leace" | "steering":
                 listed.append(Condition(name, name))
             case _:

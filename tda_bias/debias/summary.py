@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from pydantic import field_validator
 
 from tda_bias.debias.protocol import RANDOM, Condition, Protocol
 from tda_bias.debias.texts import Answers
@@ -31,8 +32,8 @@ from tda_bias.store.record import RunRecord
 UNTOUCHED = "untouched"
 # Columns that have a value before.
 _BEFORE = ("rms", "sum", "lms", "lms_token", "spread")
-# What users would do instead: conditions are compared with it item by item.
-_PEER = "cda-lora"
+# Controls of earlier versions, which saved runs name.
+_PAST_CONTROLS = ("equalise", "cda-lora")
 
 
 class DebiasRecord(RunRecord):
@@ -67,6 +68,15 @@ class DebiasRecord(RunRecord):
     broken: tuple[str, ...] = ()
     twins: dict[str, Any] | None = None
 
+    @field_validator("protocol", mode="before")
+    @classmethod
+    def _without_past_controls(cls, given: Any) -> Any:
+        """Of a saved run: its tables hold conditions that are no controls any more."""
+        if not isinstance(given, dict):
+            return given
+        controls = [name for name in given.get("controls", ()) if name not in _PAST_CONTROLS]
+        return {**given, "controls": controls}
+
 
 def conditions_table(
     results: Results,
@@ -91,11 +101,10 @@ def conditions_table(
         ``beta_at_lms``: where the language-model score has fallen by a point, or at the last check
         where it has not (``lms_fell``), and for rankings ``p``, the rank of its size among random
         sets. Item by item, ``beta`` less the mean of the random sets, with limits that hold their
-        variation too, ``than_random than_random_low than_random_high``, and less CDA by LoRA,
-        ``than_cda ...``. Of a model that is merely less sure: ``beta_at_entropy``, beta where the
-        entropy of its predictions is what it was, by a ``temperature``, and ``spread_before
-        spread``, beta in standard deviations of the items' log-odds. And ``parameters`` that could
-        change.
+        variation too, ``than_random than_random_low than_random_high``. Of a model that is merely
+        less sure: ``beta_at_entropy``, beta where the entropy of its predictions is what it was, by
+        a ``temperature``, and ``spread_before spread``, beta in standard deviations of the items'
+        log-odds. And ``parameters`` that could change.
 
         Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
         than five have no interval; the untouched model's are targets.
@@ -103,7 +112,6 @@ def conditions_table(
     rows = {own[0]: condition_row(*own, protocol) for own in results.items()}
     random = [row for condition, row in rows.items() if condition.name == RANDOM]
     of_draws = np.array([_items(own, "gap") for c, own in results.items() if c.name == RANDOM])
-    peer = next((_items(own, "gap") for c, own in results.items() if c.name == _PEER), None)
     for condition, of_folds in matched.items():
         temperature, gaps = zip(*of_folds, strict=True)
         rows[condition]["temperature"] = float(np.mean(temperature))
@@ -111,8 +119,6 @@ def conditions_table(
     others = {condition: row for condition, row in rows.items() if condition.name != RANDOM}
     for condition, row in others.items():
         row |= _than_random(results[condition], of_draws)
-        if peer is not None and condition.name != _PEER:
-            row |= _than_peer(results[condition], peer)
         if condition.name in protocol.by:
             # (1 + random sets that leave as little or less) / (1 + random sets)
             sizes = np.abs([other["beta_at_lms"] for other in random])
@@ -131,12 +137,6 @@ def _than_random(
     apart = apart.plus(cluster_mean(of_draws.mean(1)))
     low, high = apart.limits()
     return {"than_random": apart.mean, "than_random_low": low, "than_random_high": high}
-
-
-def _than_peer(trained: Sequence[Trained], peer: Float[np.ndarray, " item"]) -> dict[str, float]:
-    less = _items(trained, "gap") - peer
-    low, high = cluster_mean(less, _fold_of_item(trained)).limits()
-    return {"than_cda": less.mean(), "than_cda_low": low, "than_cda_high": high}
 
 
 def _untouched_row(

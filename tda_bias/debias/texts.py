@@ -216,9 +216,9 @@ class TwinTexts:
         kept._twin_of = np.where(about, -1, self._twin_of)
         return kept
 
-    def means(self, items: Sequence[int], *, twins: bool = True, unrelated: bool = False) -> Means:
+    def means(self, items: Sequence[int], *, unrelated: bool = False) -> Means:
         """Mean log-probabilities of continuations of items (by number), with gradients."""
-        texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
+        texts, twin_of = self._texts_of(items, twins=self.has_twins)
         n = len(items)
         means, _ = self._means(texts, n if unrelated else 0)
         return Means(

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tda_bias.debias.corpus import Batch, Corpus, Held, batches, next_token_loss
+from tda_bias.debias.corpus import Batch, Corpus, batches
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import ALL_GATES, RANDOM, Condition, Fold, Protocol, Training
+from tda_bias.debias.retention import Held, next_token_loss
 from tda_bias.debias.texts import Answers, TwinTexts, anchor, huber, relatedness
 from tda_bias.models.hooks import Computing
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -53,8 +54,7 @@ def loss_of(
     Its goal is ``gaps``: the Huber loss of the gaps, with what holds the model; ``plain``: without
     texts of other categories and anchor, whose weights are 0 in its trials; ``placebo``: as
     ``gaps``, with the continuations of the twins exchanged, which trains wording away and nothing
-    about the target; ``equalise``: the Huber loss of the plain difference of the two
-    continuations, alone; ``cda``: the next-token loss of the related texts of items and twins;
+    about the target; ``cda``: the next-token loss of the related texts of items and twins;
     ``retention``: that of neutral passages. (The divergence alone has its minimum where training
     begins: it would change nothing but by rounding.)
     """
@@ -64,8 +64,6 @@ def loss_of(
     if goal == "cda":
         pairs = [pair for item in batch.items for pair in items.sequences(item)]
         return next_token_loss(items.model, [text for pair in pairs for text in pair])
-    if goal == "equalise":
-        return huber(items.means(batch.items, twins=False).gaps()).mean()
     means = items.means(batch.items, unrelated=trial.anchor > 0)
     loss = huber(means.gaps(exchanged=goal == "placebo")).mean()
     loss = loss + held.neutral.divergence(batch.passages)

@@ -73,7 +73,7 @@ def page(
         f"**{survivors_line(result)}** The published p-value and metric are printed below because "
         "the paper used them; the p-value is not calibrated (see the end).",
         "## What the statistic is made of",
-        _shown(pictures, ["fig2_pattern", "filtration", "fig1_step_function", "fig3_swap"]),
+        _shown(pictures, ["fig2_pattern", "fig1_step_function", "fig3_swap"]),
         "## Tables 1 to 4",
         _tables(result),
         "## Figures 4 to 9",

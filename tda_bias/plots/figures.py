@@ -40,7 +40,6 @@ from tda_bias.plots.heads import (
 )
 from tda_bias.plots.illustrations import calibration as simulated
 from tda_bias.plots.illustrations import (
-    filtration_figure,
     plot_attention,
     plot_step_function,
     plot_swap,
@@ -88,18 +87,6 @@ def pattern(runs: Sequence[Run]) -> Figure:
     plot = partial(plot_attention, title=str(example.first))
     text = f"{example.model}: the first starter triple, the same sentence in every run."
     return _column(3.4, plot, example.tokens, example.of(example.first), text=text)
-
-
-def filtration(runs: Sequence[Run]) -> Figure:
-    """The graph of the example's first tokens, edge by edge."""
-    example = ExamplePattern.read(runs[0])
-    return captioned(
-        filtration_figure(example),
-        f"{example.model}, {example.first}, the first tokens of one text. "
-        "Edges are dropped from the weakest; solid ones form the maximum spanning tree: "
-        "dropping one gives birth to a component, dropping a dashed one is the death of a cycle. "
-        "The two sorted sets of weights are all that the statistic sees.",
-    )
 
 
 def swap(_: Sequence[Run]) -> Figure:
@@ -330,7 +317,6 @@ FIGURES: tuple[Entry, ...] = (
         step_function,
     ),
     Entry("fig2_pattern", "Head paper, figure 2: one attention matrix", "heads", pattern),
-    Entry("filtration", "The graph filtration of one text, step by step", "heads", filtration),
     Entry("fig3_swap", "Head paper, figure 3: a swap", "", swap),
     *(
         Entry(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from itertools import combinations
 
 import matplotlib.pyplot as plt
-import networkx as nx
 import numpy as np
-import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
 from tda_bias.heads.items import ExamplePattern
@@ -24,13 +18,12 @@ from tda_bias.heads.resampled import (
     relabellings,
     two_sided,
 )
-from tda_bias.show.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
+from tda_bias.show.figures import BLUE, LIGHT_GREY, ORANGE
 from tda_bias.stats.seeds import generator
-from tda_bias.topology.persistence import births_deaths, edge_weights
+from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
-from tda_bias.types import Attention
 
-_N_STEPS, _N_TOKENS = 4, 6
+_N_STEPS = 4
 # Texts of each made-up cluster, those that change places, and their steps.
 _TEXTS, _SWAPPED, _STEPS = 4, 2, 6
 
@@ -109,98 +102,6 @@ def plot_swap(*, axes: Sequence[Axes]) -> Sequence[Axes]:
         ax.set_ylim(0, 1.25)
     axes[0].set_ylabel("attention weight")
     return axes
-
-
-# -- the filtration, step by step ------------------------------------------------------------------
-
-
-def filtration_figure(example: ExamplePattern) -> Figure:
-    """The graph of the first tokens of a text while its edges are dropped, weakest first.
-
-    A causal model's first tokens see nothing of what follows, so their graph is that of a text that
-    ends there.
-    """
-    n_tokens = min(_N_TOKENS, len(example.tokens))
-    pattern = example.of(example.first)[:n_tokens, :n_tokens]
-    graph = token_graph(example.tokens[:n_tokens], pattern, example.attention)
-    weights = sorted(data["weight"] for _, _, data in graph.edges(data=True))
-    figure = print_figure(PAGE, 4.4)
-    axes = figure.subplots(2, 3)
-    cuts = [0, len(weights) // 3, 2 * len(weights) // 3, len(weights) - 2, len(weights)]
-    for ax, dropped in zip(axes.flat, cuts, strict=False):
-        plot_filtration_step(graph, dropped, ax=ax)
-    plot_sorted_sets(pattern, example.attention, ax=axes.flat[-1])
-    return figure
-
-
-def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
-    """The graph without its ``dropped`` weakest edges: tree edges solid, others dashed."""
-    ranked = sorted(graph.edges(data=True), key=lambda edge: edge[2]["weight"])
-    kept = ranked[dropped:]
-    left = nx.Graph()
-    left.add_nodes_from(graph)
-    left.add_edges_from((u, v) for u, v, _ in kept)
-    place = nx.circular_layout(graph)
-    strongest = ranked[-1][2]["weight"]
-    for in_tree, colour, style in ((False, BLUE, "dashed"), (True, ORANGE, "solid")):
-        edges = [edge for edge in kept if edge[2]["tree"] == in_tree]
-        nx.draw_networkx_edges(
-            graph, place, ax=ax, edgelist=[(u, v) for u, v, _ in edges], edge_color=colour,
-            style=style, width=[0.6 + 2.8 * data["weight"] / strongest for _, _, data in edges],
-        )  # fmt: skip
-    nx.draw_networkx_nodes(
-        graph, place, ax=ax, node_color="white", edgecolors="black", node_size=60
-    )
-    for node, (x, y) in place.items():
-        ax.annotate(
-            graph.nodes[node]["token"], (1.36 * x, 1.4 * y), ha="center", va="center", fontsize=6.5
-        )
-    parts = nx.number_connected_components(left)
-    cycles = len(kept) - len(graph) + parts
-    ax.set_title(
-        f"{dropped} of {len(ranked)} edges dropped\n"
-        f"{parts} component{'s' * (parts > 1)}, {cycles} cycle{'s' * (cycles != 1)}",
-        fontsize=7.5,
-    )
-    ax.set_xlim(-1.7, 1.7)
-    ax.set_ylim(-1.6, 1.6)
-    ax.axis("off")
-    return ax
-
-
-def plot_sorted_sets(
-    pattern: Float[np.ndarray, "query key"], attention: Attention, *, ax: Axes
-) -> Axes:
-    """Births (weights of the tree) and deaths (all others), sorted: all the statistic sees."""
-    sets = births_deaths(pattern, attention=attention)
-    for values, colour, marker, name in (
-        (sets.births, ORANGE, "o", "births (tree)"),
-        (sets.deaths, BLUE, "s", "deaths (others)"),
-    ):
-        ordered = np.sort(np.asarray(values, dtype=float))
-        rank, label = np.arange(1, len(ordered) + 1), f"{len(ordered)} {name}"
-        ax.plot(rank, ordered, color=colour, marker=marker, markersize=3, label=label)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("rank")
-    ax.set_ylabel("attention weight")
-    ax.set_ylim(0, 1.45 * float(max(sets.births.max(), sets.deaths.max())))
-    ax.legend(frameon=False, fontsize="small", loc="upper left")
-    return ax
-
-
-def token_graph(
-    tokens: Sequence[str], pattern: Float[np.ndarray, "query key"], attention: Attention
-) -> nx.Graph:
-    """The complete graph of tokens; edges know whether the maximum tree holds them."""
-    weight = edge_weights(torch.from_numpy(pattern.copy()), attention)
-    graph = nx.Graph()
-    for node, token in enumerate(tokens):
-        graph.add_node(node, token=textwrap.shorten(token, 12, placeholder="…"))
-    for u, v in combinations(range(len(tokens)), 2):
-        graph.add_edge(u, v, weight=float(weight[u, v]), tree=False)
-    for u, v in nx.maximum_spanning_edges(graph, data=False):
-        graph[u][v]["tree"] = True
-    return graph
 
 
 # -- p-values without any effect -------------------------------------------------------------------

@@ -169,6 +169,7 @@ _FLAGS = {
     f"{_D} --data crows_pairs.csv": "is CrowS-Pairs, which must not be trained on",
     f"{_D} --twins none --controls leace": "`controls` leace need twins",
     f"{_D} --controls lora": "`controls` must be one of all, placebo, retention, plain",
+    f"{_D} --controls equalise,cda-lora": "`controls` must be one of all, placebo, retention",
     f"{_D} --anchor 1,much": "`anchor` must be a valid number",
     f"{_D} --pairs nowhere.jsonl": "nowhere.jsonl",
     f"{_D} --text no.txt": "`text` 'no.txt' is no folder with a file",

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias import saved_model
+from tda_bias.debias import confirmation
 from tdabias_cli.main import run
 from tests.support.runs import resealed
 
@@ -228,8 +228,8 @@ def test_a_bias_that_changes_its_sign_is_not_called_less(monkeypatch, left, less
     before = np.array([0.04, 0.12] * 4)  # of eight targets
     after = left * before[::-1]
     read = iter([([*"abcdefgh"], before), ([*"abcdefgh"], after)])
-    monkeypatch.setattr(saved_model, "_read", lambda *_: next(read))
-    found = saved_model.look([], [lambda: None, lambda: None])
+    monkeypatch.setattr(confirmation, "_read", lambda *_: next(read))
+    found = confirmation.look([], [lambda: None, lambda: None])
     assert found.summary["p"] < 0.05
     assert found.summary["less"] == less
     assert ("is not measurably less biased" in found.finding("m").result[0]) != less

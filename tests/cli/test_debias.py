@@ -1,6 +1,7 @@
 """``tdabias debias`` from the command line to a saved, checked model, on a tiny one."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -12,14 +13,15 @@ from transformers import AutoModelForCausalLM
 from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
 from tda_bias.debias import experiment, protocol, run_debias, saved_model
-from tda_bias.debias.corpus import training_texts
+from tda_bias.debias.training_data import training_texts
 from tda_bias.triples import read_triples
 from tda_bias.twins import make_twins, save_twins
 from tda_bias.types import HeadId, InputError
 from tdabias_cli.main import run
+from tests.support.runs import resealed
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
-CONTROLS = "all,placebo,plain,full,cda-lora,leace,steering"
+CONTROLS = "all,placebo,plain,full,cda,leace,steering"
 LOOSE = ("--allowed", "100")
 WHOLE = (
     *LOOSE, "--how", "gates", "--rank-by", "effect,mediation", "--n-random", "2",
@@ -123,7 +125,7 @@ def test_all_heads_of_a_file_are_trained_and_compared_with_as_many(
         (["--preset", "full"], "`controls` leace needs the package concept-erasure"),
         (
             ["--preset", "full", "--twins", "none"],
-            "`controls` cda, cda-lora, leace, placebo, steering need twins",
+            "`controls` cda, leace, placebo, steering need twins",
         ),
         (["--text", "crows_pairs_anonymized.csv"], "`text` crows_pairs_anonymized.csv is CrowS"),
     ],
@@ -267,6 +269,18 @@ def test_a_finished_run_is_shown_again(finished, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "beta on unseen targets" in printed
     assert "mediation" in printed
+
+
+def test_a_run_with_controls_of_earlier_versions_is_shown(finished, tmp_path, capsys):
+    old = shutil.copytree(finished, tmp_path / "old")
+
+    def with_past_controls(record):
+        record["protocol"]["controls"] += ["equalise", "cda-lora"]
+        return record
+
+    resealed(old, with_past_controls)
+    assert run(["show", str(old)]) == 0
+    assert "mediation" in capsys.readouterr().out
 
 
 def test_the_card_says_what_was_trained_and_what_that_does_not_show(finished):
@@ -414,8 +428,8 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
     tiny_folder, text, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setitem(protocol.RATES, "full", (1e-3,))
-    out, names = tmp_path / "run", ("effect", "random", "full", "cda-lora")
-    options = [*LOOSE, "--how", "tune", "--n-random", "2", "--controls", "full,cda-lora"]
+    out, names = tmp_path / "run", ("effect", "random", "full", "plain")
+    options = [*LOOSE, "--how", "tune", "--n-random", "2", "--controls", "full,plain"]
     options += ["--epochs", "2", "--limit", "6", "--train-items", "8"]
     options += ["--check-items", "4"]  # on these the whole model gains
     options += ["--save", ",".join(names), "--out", str(out)]
@@ -437,9 +451,9 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
         assert changed[name] <= inside or name == "full"
         card = (folder / "README.md").read_text(encoding="utf-8")
         assert ("the whole model of the condition" in card) == (name == "full")
-    assert changed["full"] > changed["cda-lora"]
+    assert changed["full"] > changed["plain"]
     assert changed["effect"]
-    assert changed["cda-lora"]
+    assert changed["plain"]
     assert json.loads((out / "run.json").read_text())["recommended"] == "effect"
     # Once finished, the same command gathers again; another model of it may be asked for.
     table = (out / "conditions.csv").read_text()

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias.corpus import Corpus, domain_texts, held_by, neutral_text
+from tda_bias.debias.corpus import Corpus
+from tda_bias.debias.domain import domain_texts
 from tda_bias.debias.learners import learner, undone
+from tda_bias.debias.passages import neutral_text
 from tda_bias.debias.protocol import Condition, Fold, Protocol, Training, Trial
+from tda_bias.debias.retention import held_by
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import train, untouched_check
 from tda_bias.models.load import LanguageModel

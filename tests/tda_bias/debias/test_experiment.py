@@ -68,9 +68,7 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
         trajectory = by_name[condition.name] = own.trajectory
         moved_by = [np.abs(c.test.gap - trajectory.first.test.gap).max() for c in trajectory.checks]
         assert max(moved_by) > 0, condition.name
-    heads, adapter = (by_name[name].after["parameters"] for name in ("plain", "cda-lora"))
-    assert heads == 2  # gates
-    assert adapter > 0
+    assert by_name["plain"].after["parameters"] == 2  # gates
     assert "other profession" in by_name["effect"].after
     assert "other profession" not in by_name["random"].after
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.corpus import Corpus, neutral_text
-from tda_bias.debias.learners import HeadMask, learner, lora_rank, undone
+from tda_bias.debias.corpus import Corpus
+from tda_bias.debias.learners import HeadLora, undone
+from tda_bias.debias.passages import neutral_text
 from tda_bias.debias.peers import (
     Erasure,
     Steering,
@@ -136,18 +137,6 @@ def test_an_edit_is_checked_at_every_strength_and_left_at_one_that_passes(twin_t
     assert items.model.weight_hash() == before
 
 
-def test_lora_gets_the_rank_at_which_it_has_as_many_numbers_as_the_heads(twin_texts):
-    model = twin_texts().model
-    every = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
-    for chosen in (every[:1], every[:3], every):
-        rank = lora_rank(model, chosen, every)
-        n_values = HeadMask(model.hf_model, chosen).n_values
-        with undone(learner("lora", model, every, rank=rank)) as adapter:
-            one_rank = adapter.n_values / rank
-            assert abs(adapter.n_values - n_values) <= one_rank / 2 or rank == 1
-            assert adapter.n_values == sum(p.numel() for p in adapter.parameters())
-
-
 def test_an_adapter_on_some_heads_counts_what_can_change(twin_texts):
     model = twin_texts().model
     heads = [HeadId(0, 1), HeadId(1, 2)]
@@ -157,5 +146,5 @@ def test_an_adapter_on_some_heads_counts_what_can_change(twin_texts):
     for own in slices.values():
         rows, columns = shapes[own.parameter]
         literal += 2 * (own.stop - own.start + (rows if own.part == "o" else columns))
-    with undone(learner("lora", model, heads, rank=2)) as adapter:
+    with undone(HeadLora(model.hf_model, heads, rank=2)) as adapter:
         assert adapter.n_values == literal

@@ -1,13 +1,11 @@
-"""Folds of targets: nothing that tests also trains, stops or chooses; and what may train."""
+"""Folds of targets: nothing that tests also trains, stops or chooses."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tda_bias.debias.corpus import refuse_evaluation_only
 from tda_bias.debias.protocol import (
     FINAL,
     Protocol,
@@ -124,23 +122,3 @@ def test_the_hash_knows_the_typical_weight_only_where_something_is_tuned():
         for how in ("gates", "lora", "tune")
     }
     assert {how: len(found) for how, found in hashes.items()} == {"gates": 1, "lora": 1, "tune": 2}
-
-
-def test_crows_pairs_is_known_by_its_name_and_by_what_it_says(tmp_path):
-    table, lines = tmp_path / "mine.csv", tmp_path / "mine.jsonl"
-    table.write_text(",sent_more,sent_less,stereo_antistereo\n", encoding="utf-8")
-    row = {"id": "1", "set": "crows", "group": "g", "more": "a", "less": "b"}
-    lines.write_text(json.dumps(row), encoding="utf-8")
-    packed = tmp_path / "packed.jsonl"
-    packed.write_text(json.dumps(row, separators=(",", ":")), encoding="utf-8")
-    for source in ("crows_pairs_anonymized.csv", "nyu-mll/crows_pairs", table, lines, packed):
-        with pytest.raises(InputError, match="is CrowS-Pairs, which must not be trained on"):
-            refuse_evaluation_only(source)
-
-
-def test_other_sources_may_be_trained_on(tmp_path):
-    path = tmp_path / "crows" / "crowsnest.jsonl"
-    path.parent.mkdir()
-    path.write_text('{"target": "scarecrow", "context": "the crows flew"}', encoding="utf-8")
-    for source in ("stereoset", "starter", path):
-        refuse_evaluation_only(source)

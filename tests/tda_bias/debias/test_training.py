@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tda_bias.debias import training
-from tda_bias.debias.corpus import Retention, held_by, neutral_text, written_passages
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.protocol import Condition, Fold, Protocol, Training, Trial
-from tda_bias.debias.texts import Answers, divergence, huber
+from tda_bias.debias.retention import held_by
+from tda_bias.debias.texts import Answers, huber
 from tda_bias.debias.training import (
     Batch,
     Check,
@@ -23,7 +23,7 @@ from tda_bias.debias.training import (
 )
 from tda_bias.models.hooks import Computing
 from tda_bias.scores.perplexity import log_perplexity
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import HeadId
 
 HEADS = [HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2)]
 
@@ -85,12 +85,9 @@ def test_the_loss_is_the_sum_of_its_terms(moved):
     assert lost(moved, "plain", Trial(1.0)) == pytest.approx(bias + neutral, rel=1e-4)
 
 
-def test_equalising_and_augmenting_are_their_definitions(moved):
+def test_augmenting_is_its_definition(moved):
     corpus, *_ = moved
     items, model = corpus.items, corpus.model
-    means = items.means(BATCH.items).originals.detach()
-    expected = float(huber(means[:, 0] - means[:, 1]).mean())
-    assert lost(moved, "equalise", Trial(1.0)) == pytest.approx(expected, rel=1e-4)
     total = n = 0.0
     for item in BATCH.items:
         triple, twins = items.triples[item], items.twins[item]
@@ -224,81 +221,3 @@ def test_pairs_that_were_not_read_pass_and_one_set_too_low_fails(after, kept):
     before = {"pairs a": np.array([1, 0, 1, 1.0]), "pairs b": np.array([0.5, 1])}
     found = Trajectory([], before=before, after={n: np.array(own) for n, own in after.items()})
     assert keeps_pairs(found, Protocol()) == kept
-
-
-# -- neutral text ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma2"])
-def test_divergence_and_entropy_are_those_of_the_logits_passage_by_passage(tiny_model, kind):
-    """Gemma 2 caps its logits: there the original's are kept as they are."""
-    soft = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
-    model = tiny_model(kind, **soft)
-    neutral = neutral_text(model, n_learn=6, n_watch=2, width=12)
-    # Of different lengths, so that some are padded.
-    passages = [ids[: 12 - n] for n, ids in enumerate(neutral.learn.ids)]
-    retention = Retention(model, passages).read([0, 4]).read()  # what was read is not read again
-    assert float(retention.divergence([0, 1]).detach()) < 1e-6
-    before = {}
-    for i in range(6):
-        with torch.no_grad():
-            before[i] = model.hf_model(torch.tensor([passages[i]])).logits[0]
-    chances = torch.softmax(torch.cat(list(before.values())) / 1.3, -1)
-    entropy = float(torch.distributions.Categorical(chances).entropy().mean())
-    assert retention.entropy(1.3) == pytest.approx(entropy, rel=1e-5)
-    with undone(learner("tune", model, HEADS)) as own:
-        with torch.no_grad():
-            for parameter in own.parameters():
-                parameter.mul_(1.3)
-        found = float(retention.divergence([1, 4, 5]).detach())
-        terms, losses = [], []
-        for i in (1, 4, 5):
-            ids = torch.tensor([passages[i]])
-            with torch.no_grad():
-                after = model.hf_model(ids).logits[0]
-            terms.append(float(divergence(before[i], after)))
-            losses.append(float(torch.nn.functional.cross_entropy(after[:-1], ids[0, 1:])))
-        loss = float(retention.next_token_loss([1, 4, 5]).detach())
-    lengths = np.array([len(passages[i]) for i in (1, 4, 5)])
-    assert found == pytest.approx(np.average(terms, weights=lengths), rel=1e-4)
-    assert loss == pytest.approx(np.average(losses, weights=lengths - 1), rel=1e-4)
-    assert found > 1e-3
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "openai"])  # the second has no cache
-def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokenizer, kind):
-    model = tiny_model(kind)
-    first = written_passages(model, 3, 10, seed=4)
-    assert first == written_passages(model, 3, 10, seed=4)
-    assert first != written_passages(model, 3, 10, seed=5)
-    assert {len(own) for own in first} == {10}
-    words = [tokenizer.convert_ids_to_tokens(own[0]) for own in first]
-    assert all(word.istitle() for word in words)
-    # Literally, without the model's cache: the token at which the sum of chances exceeds a number.
-    rng = torch.Generator().manual_seed(4)
-    torch.randint(2, (3,), generator=rng)
-    for width in range(1, 10):
-        numbers = torch.rand(3, 1, dtype=torch.double, generator=rng)
-        for own, number in zip(first, numbers[:, 0].tolist(), strict=True):
-            with torch.no_grad():
-                logits = model.hf_model(torch.tensor([own[:width]])).logits[0, -1]
-            chances = torch.softmax(logits.double(), -1).tolist()
-            token = next(i for i in range(len(chances)) if sum(chances[: i + 1]) > number)
-            assert own[width] == token
-
-
-def test_the_three_parts_of_a_file_share_no_token(tiny_model, tokenizer, tmp_path):
-    model = tiny_model("gpt2")
-    words = [w for w in tokenizer.get_vocab() if w.isalpha()][:200]
-    path = tmp_path / "text.txt"
-    path.write_text(" ".join(words), encoding="utf-8")
-    found = neutral_text(model, str(path), n_learn=6, n_watch=4, width=10)
-    parts = [{t for own in w.ids for t in own} for w in (found.learn, found.watch, found.report)]
-    assert not parts[0] & parts[1]
-    assert not parts[0] & parts[2]
-    assert not parts[1] & parts[2]
-    with pytest.raises(InputError, match="in three parts"):
-        neutral_text(model, str(path), n_learn=90, n_watch=30, width=10)
-    path.write_text(",sent_more,sent_less", encoding="utf-8")
-    with pytest.raises(InputError, match=r"`text` .* is CrowS-Pairs, which must not be trained on"):
-        neutral_text(model, str(path))

@@ -15,7 +15,6 @@ from tda_bias.plots.heads import (
 )
 from tda_bias.plots.illustrations import (
     calibration,
-    filtration_figure,
     plot_attention,
     plot_step_function,
     plot_swap,
@@ -44,7 +43,6 @@ def swap() -> Figure:
 PICTURES = {
     "step_function": lambda: drawn(plot_step_function, made_up_example()),
     "pattern": pattern,
-    "filtration": lambda: filtration_figure(made_up_example()),
     "swap": swap,
     "heat_map": lambda: drawn(plot_heatmap, made_up_heads(), category="gender", by="relative"),
     "means": lambda: drawn(plot_categories, made_up_heads()),

@@ -1,13 +1,10 @@
 """Texts of other categories: three parts that share no target, and none of the category trained."""
 
-import json
-
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias.corpus import domain_texts, pair_sets
+from tda_bias.debias.domain import domain_texts
 from tda_bias.twins import make_twins
-from tda_bias.types import InputError
 
 
 @pytest.fixture
@@ -36,18 +33,6 @@ def test_the_three_parts_share_no_target(found):
     assert len(domain.learn) == sum(3 for t in others if (t.category, t.group) in rest)
     assert not domain.watch.has_twins
     assert all(items.has_twins for items in domain.report.values())
-
-
-@pytest.mark.parametrize("names", ["", "{0},{0}", "{0}, {1}", "blimp,"])
-def test_sets_of_pairs_that_would_take_each_others_place_are_refused(names, tmp_path):
-    files = [tmp_path / folder / "pairs.jsonl" for folder in "ab"]
-    for file in files:
-        file.parent.mkdir()
-        row = {"id": "1", "group": "g", "more": "She ran.", "less": "He ran."}
-        file.write_text(json.dumps(row), encoding="utf-8")
-    assert list(pair_sets(f"{files[0]}", "smoke")) == ["pairs"]
-    with pytest.raises(InputError, match="no two with one name"):
-        pair_sets(names.format(*files), "smoke")
 
 
 def test_data_of_one_category_has_none(found):
