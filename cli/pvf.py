@@ -183,8 +183,6 @@ class MineSettings(SeedOption, OutputSettings):
 
 def pvf(settings: PvfSettings) -> Output:
     """Read models' preferences and split their risk into prejudice and volatility."""
-    from pvf.report import refuse_other_risks
-    from pvf.shown import risks_shown
     from pvf.words import load_words
 
     reports, folders = {}, {}
@@ -192,11 +190,20 @@ def pvf(settings: PvfSettings) -> Output:
     weights = _weights(settings, load_words(settings.words).words)
     for folder in map(settings.folder, settings.model):
         if not settings.overwrite and (folder / "run.json").exists():
-            refuse_other_risks(folder, part_of(settings, RiskConfig), weights)
+            _refuse_other_risks(folder, settings, weights)
     for preferences, folder in _scored(settings):
         reports[preferences.model] = _report(preferences, settings, weights, folder)
         folders[preferences.model] = folder
+
+    from pvf.shown import risks_shown
+
     return risks_shown(reports, folders, top=settings.top)
+
+
+def _refuse_other_risks(folder: Path, settings: PvfSettings, weights: np.ndarray | None) -> None:
+    from pvf.report import refuse_other_risks
+
+    refuse_other_risks(folder, part_of(settings, RiskConfig), weights)
 
 
 def score(settings: ScoreSettings) -> Output:

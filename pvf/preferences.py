@@ -80,10 +80,10 @@ class PreferencesRecord(RunRecord):
     read: ReadRecord
     prompts: dict[str, Any] = Field(default_factory=dict)
 
-    def sources(self) -> list[SourceOfRun]:
+    def reads(self) -> list[SourceOfRun]:
         """The lists of words."""
         lists = [f"{one.name} ({one.source})" for one in (self.words.x, self.words.y)]
-        return [*super().sources(), SourceOfRun("pvf", "; ".join(lists))]
+        return [*super().reads(), SourceOfRun(name="pvf", source="; ".join(lists))]
 
 
 # -- preferences -----------------------------------------------------------------------------------

@@ -39,10 +39,10 @@ class AnswersRecord(RunRecord):
     questions: int
     tokens: tuple[tuple[int, ...], ...]
 
-    def sources(self) -> list[SourceOfRun]:
+    def reads(self) -> list[SourceOfRun]:
         """The class of subjects."""
-        design = self.design
-        return [*super().sources(), SourceOfRun("unqover", f"{design.name} ({design.source})")]
+        asked = f"{self.design.name} ({self.design.source})"
+        return [*super().reads(), SourceOfRun(name="unqover", source=asked)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -50,10 +50,12 @@ class ComparisonRecord(RunRecord):
     confidence: float
     seed: int
 
-    def sources(self) -> list[SourceOfRun]:
+    def reads(self) -> list[SourceOfRun]:
         """The texts of every measure."""
         return [
-            SourceOfRun(name, str(about.get("source", name)), about.get("revision"))
+            SourceOfRun(
+                name=name, source=str(about.get("source", name)), revision=about.get("revision")
+            )
             for name, about in self.measures.items()
         ]
 

@@ -251,7 +251,7 @@ def _shown(run: Audited) -> dict[str, Any]:
 def _texts(record: RunRecord) -> dict[str, str]:
     """The data sets that a run read, by their names, with their versions."""
     texts: dict[str, list[str]] = {}
-    for read in record.sources():
+    for read in record.sources or record.reads():  # of one that is not saved yet
         # Of texts called stereoset the source tells whether they are; others have a name of theirs.
         own = read.name in facts()["data_sets"] and read.name != "stereoset"
         name = read.name if own else read.source

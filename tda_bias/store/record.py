@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
@@ -78,11 +78,11 @@ class DataRecord(RecordPart):
     remarks: tuple[str, ...] = ()
 
 
-class SourceOfRun(NamedTuple):
+class SourceOfRun(RecordPart):
     """Something that a run read: what it is called, where it was read, which state of it."""
 
-    name: str
     source: str
+    name: str = ""
     revision: str | None = None
 
 
@@ -105,6 +105,8 @@ class RunRecord(RecordPart):
     data: DataRecord | None = None
     # Hashes of the results it was made from, by command; see ``content_hash``.
     made_from: dict[str, str] = Field(default_factory=dict)
+    # What ``reads`` says, written down when the run is saved: each command has a record of its own.
+    sources: tuple[SourceOfRun, ...] = ()
     packages: dict[str, str] = Field(default_factory=package_versions)
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
@@ -131,14 +133,14 @@ class RunRecord(RecordPart):
         found: V = value
         return found
 
-    def sources(self) -> list[SourceOfRun]:
+    def reads(self) -> list[SourceOfRun]:
         """What the run read: the texts, and sets and files that its settings name."""
         read = []
         if self.data is not None:
-            read.append(SourceOfRun("", self.data.source, self.data.revision))
+            read.append(SourceOfRun(source=self.data.source, revision=self.data.revision))
         given = [self.settings.get(name) for name in ("set", "pairs", "text")]
         named = [str(one) for one in given if one not in (None, "none", "self")]
-        return [*read, *(SourceOfRun("", one) for one in named)]
+        return [*read, *(SourceOfRun(source=one) for one in named)]
 
     @field_validator("files")
     @classmethod

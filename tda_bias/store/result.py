@@ -117,7 +117,9 @@ def writing_run(folder: str | Path, record: RunRecord) -> Iterator[RunWriter]:
         before: Mapping[str, FileRecord] = {}
         with suppress(InputError):  # no run, or none that can be read
             before = open_run(folder).record.files
-        (stage / RECORD).write_text(sealed(updated(record, {"files": files})), encoding="utf-8")
+        (stage / RECORD).write_text(
+            sealed(updated(record, {"files": files, "sources": record.reads()})), encoding="utf-8"
+        )
         (folder / RECORD).unlink(missing_ok=True)
         _put_in_place(folder, stage, before, files, kept=files)
 

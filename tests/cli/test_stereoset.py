@@ -46,7 +46,7 @@ def test_scores_beta_parts_and_placebos_are_printed_and_saved(score, runs):
         "beta and its placebos",
         "another role of the same gender (placebo) gives",
     ):
-        assert text in printed
+        assert text in " ".join(printed.split())
     # Where a swap leaves the continuations alone, beta is the context's.
     assert "parts of beta, profession" not in printed
     assert file_names(runs / "twinned") == PLAIN | TWINNED
@@ -107,7 +107,7 @@ def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folde
         "StereoSet intrasentence", "whole sentence", "differing words", "per token",
         "Differing words: 1 of 5 items are left out", "--start bos",
     ):  # fmt: skip
-        assert text in printed
+        assert text in " ".join(printed.split())
     model = load_language_model(str(tiny_folder), device="cpu")
     expected = sentence_scores(model, load_sentence_triples(data)[0])
     pd.testing.assert_frame_equal(found.items, expected.items)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tda_bias.config import PairsConfig
 from tda_bias.pairs import PairSet
 from tda_bias.scores.finding import pairs_finding, stereoset_finding
 from tda_bias.scores.pair_scores import pair_set_scores
@@ -23,7 +24,9 @@ def of_clusters(tiny_lm, n: int, preferred: int, kind: str = "gpt2", **options):
     pairs = [
         pair("The cook said he", "The cook said she", id=str(i), group=str(i)) for i in range(n)
     ]
-    result = pair_set_scores(tiny_lm(kind), PairSet("own", tuple(pairs), "f", None), **options)
+    result = pair_set_scores(
+        tiny_lm(kind), PairSet("own", tuple(pairs), "f", None), config=PairsConfig(**options)
+    )
     odds = [1.0] * preferred + [-1.0] * (n - preferred)
     odds *= result.items["reading"].nunique()
     return replace(result, items=result.items.assign(log_prob_more=odds, log_prob_less=0.0))

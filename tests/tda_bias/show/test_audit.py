@@ -4,9 +4,13 @@ import re
 
 import pytest
 
+from pvf.preferences import PreferencesRecord, SourceRecord, WordsRecord
+from tda_bias.comparison.models import ComparisonRecord
 from tda_bias.show.page import Audited, audit_html, facts, model_card
 from tda_bias.show.text import Finding
 from tda_bias.store.record import DataRecord, ModelRecord, RunRecord
+from unqover.answers import AnswersRecord
+from unqover.questions import DesignRecord
 
 FOUND = Finding(result=["beta 0.6 (0.3 to 0.9)."], control=["Twins."], power=["0.7 nats."])
 
@@ -63,6 +67,7 @@ def test_data_of_a_users_own_are_not_given_a_licence():
 
 
 WORDS = {"x": {"name": "occupations", "source": "D.1"}, "y": {"name": "race", "source": "table 7"}}
+LISTS = {name: SourceRecord(**of_list) for name, of_list in WORDS.items()}
 WIKI = {"source": "data/wikitext-2-raw-v1_test.txt", "revision": "r2"}
 MEASURES = {
     "stereoset": {"source": "mine.jsonl", "revision": "r1"},
@@ -77,8 +82,18 @@ MEASURES = {
 @pytest.mark.parametrize(
     ("command", "entries", "texts", "sets"),
     [
-        ("pvf", {"words": WORDS}, "occupations (D.1); race (table 7)", {"pvf"}),
-        ("unqover", {"design": {"class": "age", "source": "own"}}, "age (own)", {"unqover"}),
+        (
+            "pvf",
+            {"words": WordsRecord.model_construct(**LISTS)},
+            "occupations (D.1); race (table 7)",
+            {"pvf"},
+        ),
+        (
+            "unqover",
+            {"design": DesignRecord.model_construct(name="age", source="own")},
+            "age (own)",
+            {"unqover"},
+        ),
         (
             "compare",
             {"measures": MEASURES},
@@ -91,7 +106,10 @@ MEASURES = {
     ],
 )
 def test_every_command_names_the_data_sets_it_read(command, entries, texts, sets):
-    run = RunRecord(command=command, model=ModelRecord(name="tiny"), **entries)
+    kind = {"pvf": PreferencesRecord, "unqover": AnswersRecord, "compare": ComparisonRecord}
+    about = {"settings": {}, "data": None, **entries}
+    reads = kind.get(command, RunRecord).model_construct(**about).reads()
+    run = RunRecord(command=command, model=ModelRecord(name="tiny"), sources=reads)
     html = audit_html([Audited("x", run, [("", FOUND)])])
     assert f"<td>{texts}</td>" in html
     _, _, listed = html.partition("<h3>Data sets</h3>")
