@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import yaml
 
 from tda_bias.store.files import read_text, rows_of
 from tda_bias.store.settings import parse_yaml
 from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAMED_TEMPLATES = ("gender", "race")
 X_SLOT, Y_SLOT = "[X]", "[Y]"
@@ -195,6 +197,8 @@ def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.D
         InputError: naming the line, if a column is missing, a word is empty or stands twice, a
             value is not a number, or a ``weight`` not one from 0 on.
     """
+    import pandas as pd
+
     source = f"`{setting}` {path}"
     rows: dict[str, dict[str, float]] = {}
     text = read_text(path, setting=setting, named=())
