@@ -79,14 +79,14 @@ def _on_other_half(
 
     from tda_bias.heads.confirmation import confirmation, saved_groups
     from tda_bias.heads.confirmation_finding import confirmation_finding
-    from tda_bias.heads.finding import edges_said
+    from tda_bias.heads.finding import weights_said
 
     result = confirmation(
         saved_groups(settings.run, run, category),
         layers=run.record.model.layers,
         config=part_of(settings, ConfirmConfig),
     )
-    edges = edges_said(run.record.config.edges)
+    edges = weights_said(run.record.config)
     title = (
         f"{run.record.model.name} · {category} · first {settings.top} heads of half of the "
         f"targets, on the other half{edges}"

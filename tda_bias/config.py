@@ -20,6 +20,7 @@ from tda_bias.types import (
     Edges,
     PValue,
     RankBy,
+    Summary,
 )
 
 
@@ -69,6 +70,12 @@ class HeadBiasConfig(BatchOption, SeedOption):
         "attention",
         description="weight of an edge: the attention, or the norm of what the head writes from "
         "that token (attention times the norm of its value through the output matrix)",
+    )
+    summary: Summary = Field(
+        "graph",
+        description="what is compared of a pattern: graph (births and deaths of its graph "
+        "filtration, smoothed to one number of steps, as published), or graph-exact (the same sets "
+        "by their exact 2-Wasserstein distances)",
     )
     adjust: Adjust = Field(
         "none",

@@ -14,6 +14,7 @@ ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
 
 Attention = Literal["causal", "bidirectional"]
 Edges = Literal["attention", "output"]
+Summary = Literal["graph", "graph-exact"]
 Ablation = Literal["mean", "zero"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]

@@ -27,7 +27,7 @@ from tda_bias.types import InputError, RankBy
 
 _MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 # Settings of a run without which two maps are different quantities.
-_SAME = ("edges", "adjust")
+_SAME = ("edges", "summary", "adjust")
 
 
 class HeadsComparisonRecord(TwoRunsRecord):

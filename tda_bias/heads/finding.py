@@ -8,11 +8,12 @@ from typing import TypedDict, assert_never
 import numpy as np
 import pandas as pd
 
+from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.types import Edges, HeadId
+from tda_bias.types import Edges, HeadId, Summary
 
 # Rankings that are z-values of a test, and the test.
 TESTS = {"evidence": "dispersion test", "location": "location test"}
@@ -62,12 +63,26 @@ def ranking_name(result: HeadBias, category: str) -> str:
     of_twins = _controls(result, category).hot_spot_map.endswith("_twin")
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
-        f"{edges_said(result.record.config.edges)}"
+        f"{weights_said(result.record.config)}"
     )
 
 
-def edges_said(edges: Edges) -> str:
-    """What an edge weighs, after the name of a ranking; nothing where it is the attention."""
+def weights_said(config: HeadBiasConfig) -> str:
+    """What an edge weighs and what is compared, after the name of a ranking, but for the usual."""
+    return _edges_said(config.edges) + _summary_said(config.summary)
+
+
+def _summary_said(summary: Summary) -> str:
+    match summary:
+        case "graph":
+            return ""
+        case "graph-exact":
+            return ", exact distances"
+        case _:
+            assert_never(summary)
+
+
+def _edges_said(edges: Edges) -> str:
     match edges:
         case "attention":
             return ""

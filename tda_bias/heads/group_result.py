@@ -20,7 +20,6 @@ from tda_bias.heads.group_statistic import (
     VersionProducts,
     Versions,
     contrast,
-    group_statistic,
     ratio,
     relative_difference,
     statistic_from_gram,
@@ -28,9 +27,9 @@ from tda_bias.heads.group_statistic import (
 )
 from tda_bias.stats.correlation import spearman
 from tda_bias.store.identity import identity
+from tda_bias.topology.gram import products_of
 from tda_bias.topology.persistence import births_deaths
-from tda_bias.topology.steps import step_columns
-from tda_bias.types import Attention
+from tda_bias.types import Attention, Summary
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig
@@ -168,20 +167,22 @@ def _of_rank(factor: np.ndarray, rank: int) -> np.ndarray:
 
 
 def length_statistic(
-    n_steps: Sequence[int], n_tokens: Int[np.ndarray, "context role"], attention: Attention
+    n_steps: Sequence[int],
+    n_tokens: Int[np.ndarray, "context role"],
+    attention: Attention,
+    summary: Summary = "graph",
 ) -> Float[np.ndarray, " dim"]:
     """S if every head spread its attention evenly: what lengths alone produce.
 
     NaN where the unrelated texts are all of one length, or there are none.
     """
     values = np.full(len(n_steps), np.nan)
+    n = len(n_tokens)
     for dim, steps in enumerate(n_steps if n_tokens.shape[1] > 2 else ()):
-        rows = {}
-        for n in np.unique(n_tokens).tolist():
-            sets = torch.from_numpy(uniform_sets(n, attention)[dim])
-            rows[n] = step_columns(sets, steps, 0, steps)
-        roles = [torch.stack([rows[n] for n in column]) for column in n_tokens.T.tolist()]
-        values[dim] = group_statistic(*roles).S
+        sets = [uniform_sets(size, attention)[dim] for size in n_tokens.T.ravel().tolist()]
+        offsets = np.cumsum([0, *map(len, sets)])
+        gram, _ = products_of(summary)(np.concatenate(sets)[None], offsets, steps)
+        values[dim] = statistic_from_gram(gram.numpy(), GroupLayout(n, n)).S[0]
     return values
 
 

@@ -166,6 +166,7 @@ def computed_group(
         group.lengths,
         n_layers=len(model.pattern_hooks),
         attention=model.attention,
+        summary=config.summary,
     )
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
@@ -187,7 +188,9 @@ def computed_group(
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(model.pattern_hooks))
-        of_lengths = length_statistic(sampler.n_steps, group.n_tokens, model.attention)
+        of_lengths = length_statistic(
+            sampler.n_steps, group.n_tokens, model.attention, config.summary
+        )
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": sharing,

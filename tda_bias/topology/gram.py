@@ -10,16 +10,17 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
+from tda_bias.topology.exact import exact_gram_matrices
 from tda_bias.topology.persistence import (
     Rows,
     Task,
@@ -33,7 +34,7 @@ from tda_bias.topology.persistence import (
     tasks_of,
 )
 from tda_bias.topology.steps import step_columns
-from tda_bias.types import Attention, InputError
+from tda_bias.types import Attention, InputError, Summary
 
 # Number of births and deaths of a text, by homology dimension.
 _SIZE_OF = (n_births, n_deaths)
@@ -59,15 +60,22 @@ class GroupSampler:
     the sorted sets, half as large as the patterns, wait for the last one.
 
     ``n_tokens`` are those of all texts of the group, at least 3 each; the text indices of batches
-    are places in it. ``n_steps`` is by dimension the size of the group's largest set.
+    are places in it. ``n_steps`` is by dimension the size of the group's largest set; ``summary``
+    says whether sets are smoothed to it (``graph``) or compared as they are (``graph-exact``).
     """
 
     def __init__(
-        self, n_tokens: Int[np.ndarray, " text"], *, n_layers: int, attention: Attention
+        self,
+        n_tokens: Int[np.ndarray, " text"],
+        *,
+        n_layers: int,
+        attention: Attention,
+        summary: Summary = "graph",
     ) -> None:
         self._n_tokens = n_tokens
         self._n_layers = n_layers
         self._attention: Attention = attention
+        self._gram = products_of(summary)
         sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in _SIZE_OF]
         self.n_steps = [int(of_dim.max()) for of_dim in sizes]
         # The births of all texts, then their deaths.
@@ -177,7 +185,7 @@ class GroupSampler:
                 where = torch.device("cpu") if self._device.type == "mps" else self._device
                 some = values if self._compiled else torch.from_numpy(values).to(where)
                 for of_dim, offsets, n in zip(parts, self._offsets, self.n_steps, strict=True):
-                    of_dim.append(gram_matrices(some, offsets, n))
+                    of_dim.append(self._gram(some, offsets, n))
                 self._forget()
             yield [
                 tuple(
@@ -186,6 +194,17 @@ class GroupSampler:
                 )
                 for of_dim in parts
             ]
+
+
+def products_of(summary: Summary) -> Callable[..., tuple[Tensor, Tensor]]:
+    """What makes inner products of sorted sets: of step functions, or of the sets as they are."""
+    match summary:
+        case "graph":
+            return gram_matrices
+        case "graph-exact":
+            return exact_gram_matrices
+        case _:
+            assert_never(summary)
 
 
 def _temporary_file(size: int) -> mmap.mmap:
