@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from tda_bias.config import BatchOption, CurveConfig, StudyConfig
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
@@ -74,7 +74,6 @@ class AblateSettings(
         description="with --curve: rankings, with commas: maps of the run (evidence, location, "
         "relative, metric, statistic), importance, effect; random orders are always drawn",
     )
-    most: int = Field(64, ge=1, le=4096, description="with --curve: heads ablated at most")
     windows: int = Field(
         8, ge=1, le=MAX_COUNT, description="with --curve: windows of the neutral text, drawn"
     )
@@ -104,7 +103,7 @@ class AblateSettings(
 
     @model_validator(mode="after")
     def _options_of_one_form(self) -> AblateSettings:
-        for name in _ONE_STEP if self.curve else _CURVE:
+        for name in self.unread - {"curve"}:
             by_default = AblateSettings.model_fields[name].default
             if name in self.model_fields_set and getattr(self, name) != by_default:
                 only = "without" if self.curve else "with"
@@ -112,6 +111,11 @@ class AblateSettings(
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Options of the other form."""
+        return frozenset(_ONE_STEP if self.curve else ("curve", *_CURVE))
 
     @property
     def form(self) -> str:
@@ -132,11 +136,12 @@ class Asked:
     category: str
     texts: Texts
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What finished parts depend on of the run."""
+    def identity(self, settings: AblateSettings, config: BaseModel) -> dict[str, Any]:
+        """What finished parts depend on: the run, and how heads are ablated in passes of a size."""
+        how = settings.model_dump(include={"ablation", "precision", "batch_size"})
         weights = self.heads.record.model.weights
-        return {"weights": weights, "category": self.category, "rank_by": self.heads.rank_by}
+        run = {"weights": weights, "category": self.category, "rank_by": self.heads.rank_by}
+        return {**run, **how, **identity(config)}
 
     @property
     def about(self) -> dict[str, Any]:
@@ -181,15 +186,15 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
     from tda_bias.ablation.study import ablation_study
     from tda_bias.plots.behaviour import ablation_figure
 
-    layout = {"batch_size": settings.batch_size}  # parts are batches
+    config = part_of(settings, StudyConfig)
     title = f"{asked.heads.record.model.name} · {asked.category}"
     with work.progress(title, "tokens") as progress:
         result = ablation_study(
             ablator,
             asked.heads,
             category=asked.category,
-            config=part_of(settings, StudyConfig),
-            cache=work.cache({**asked.identity, **identity(settings), **layout}),
+            config=config,
+            cache=work.cache(asked.identity(settings, config)),
             progress=progress,
         )
     figures = {"effects": ablation_figure(result)}
@@ -211,15 +216,16 @@ def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
     windows = text_windows(
         model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
     )
-    names = settings.rank_by.split(",")
+    names, config = settings.rank_by.split(","), part_of(settings, CurveConfig)
+    neutral = {"rankings": names, "windows": settings.windows, "width": settings.width}
     with work.progress(f"{model.name} · {category}", "tokens") as progress:
         result = prune_curve(
             ablator,
             named_rankings(names, asked.heads, category, ablator, choosing),
             windows,
             choosing=choosing,
-            config=part_of(settings, CurveConfig),
-            cache=work.cache({**asked.identity, **identity(settings)}),
+            config=config,
+            cache=work.cache({**asked.identity(settings, config), **neutral}),
             progress=progress,
         )
     of_text = {"source": text.source, "revision": text.revision}

@@ -116,16 +116,19 @@ PANELS = {
             example="tdabias crossref runs/items/heads runs/items/stereoset --items",
             forms={
                 "crossref": Form(
+                    texts=".crossref:runs",
                     compute=".crossref:by_target",
                     load="tda_bias.crossref.crossref:CrossReference.load",
                     shown="tda_bias.crossref.shown:shown",
                 ),
                 "crossref items": Form(
+                    texts=".crossref:runs",
                     compute=".crossref:by_item",
                     load="tda_bias.crossref.item_crossref:ItemCrossReference.load",
                     shown="tda_bias.crossref.shown:items_shown",
                 ),
                 "crossref published": Form(
+                    texts=".crossref:runs",
                     compute=".crossref:by_published",
                     load="tda_bias.paper.rankings:PublishedAgreement.load",
                     shown="tda_bias.paper.shown:shown",

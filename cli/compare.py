@@ -108,6 +108,16 @@ class CompareSettings(
         return self.out or inside / name
 
     @property
+    def unread(self) -> frozenset[str]:
+        """Options of the other form."""
+        return frozenset(_of_models() if self.of_runs else {"rank_by"})
+
+    @property
+    def by_content(self) -> frozenset[str]:
+        """Of two runs the tables count, wherever they are."""
+        return frozenset({"before", "after"} if self.of_runs else ())
+
+    @property
     def form(self) -> str:
         """Which of the command's runs is meant."""
         if not self.of_runs:
@@ -130,15 +140,16 @@ class CompareSettings(
                 "heads` or `stereoset`"
             )
         if all(runs):
-            of_models = set(type(self).model_fields) - {
-                *KeptRunSettings.model_fields,
-                *_OF_RUNS,
-                *_OF_BOTH,
-            }
-            refuse_options(self, of_models, "goes with two models, not with runs")
+            refuse_options(self, _of_models(), "goes with two models, not with runs")
         else:
             refuse_options(self, {"rank_by"}, _WITH_MAPS)
         return all(runs)
+
+
+def _of_models() -> set[str]:
+    """Options that go with two models alone."""
+    of_runs = {*KeptRunSettings.model_fields, *_OF_RUNS, *_OF_BOTH}
+    return set(CompareSettings.model_fields) - of_runs
 
 
 def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:

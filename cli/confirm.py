@@ -18,7 +18,7 @@ from tda_bias.types import InputError
 from .heads import HeadsSettings
 from .loading import category_of, language_model
 from .options import Positional
-from .run import Work, finished
+from .run import Work, completed
 from .settings import DeviceOption, Out, OutputSettings, part_of, refuse_options
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ def _on_other_data(
     from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
     from tda_bias.heads.confirmation_finding import other_data_finding
 
+    if run.record.settings.get("pairs"):
+        raise InputError(
+            "`data` are triples, and the run compared pairs; leave --data out to test half of its "
+            "groups on the others"
+        )
     refuse_shared_targets(run, category, data)
     of_run = dict(run.record.settings)
     of_run |= settings.model_dump(include=set(OutputSettings.model_fields))
@@ -117,7 +122,7 @@ def _on_other_data(
     of_run |= {"out": settings.folder / "heads", "overwrite": True, "resume": True, "shard": None}
     of_run |= {"data": data, "category": category, "group": (), "limit": None}
     of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
-    other = finished("heads", validated(HeadsSettings, of_run), shared=False)
+    other = completed("heads", validated(HeadsSettings, of_run), shared=False)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     summary = {
         "data": data,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from tda_bias.config import CrossrefConfig, ItemCrossrefConfig
-from tda_bias.store.identity import Changes
-from tda_bias.store.run import open_run
+from tda_bias.store.record import DataRecord
+from tda_bias.store.run import content_hash, open_run
 from tda_bias.types import InputError
 
+from .loading import Texts
 from .options import Positional
 from .run import Work
 from .settings import Out, RunSettings, folder_name, part_of, refuse_options
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
     """Settings of ``tdabias crossref``."""
 
-    run: Annotated[Path, Positional(), Changes.NOTHING] = Field(
-        description="Folder that `tdabias heads` wrote."
-    )
+    run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     behaviour: Annotated[Path | None, Positional()] = Field(
         None,
         description="Folder that `tdabias pvf` or `tdabias unqover` wrote. With --items: that "
@@ -49,6 +48,11 @@ class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
         description="folder for the files (default: RUN/crossref); with --items: RUN/items; with "
         "--published: RUN/published-MODEL",
     )
+
+    @property
+    def by_content(self) -> frozenset[str]:
+        """The runs, wherever they are."""
+        return frozenset({"run", "behaviour", "stereoset"})
 
     @property
     def form(self) -> str:
@@ -76,7 +80,15 @@ class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
         return self.behaviour
 
 
-def by_target(settings: CrossrefSettings, _: None, work: Work) -> CrossReference:
+def runs(settings: CrossrefSettings) -> Texts:
+    """The runs that are compared, and what pins their tables."""
+    given = [settings.run, settings.behaviour, settings.stereoset]
+    opened = [open_run(folder) for folder in given if folder is not None]
+    pinned = " ".join(str(content_hash(run.record)) for run in opened)
+    return Texts(opened, DataRecord(source="runs", revision=pinned))
+
+
+def by_target(settings: CrossrefSettings, _: Texts, work: Work) -> CrossReference:
     """Over targets: what heads do with what the model says of their words."""
     from tda_bias.crossref.crossref import WordScores, cross_reference
     from tda_bias.heads.result import HeadBias
@@ -100,7 +112,7 @@ def by_target(settings: CrossrefSettings, _: None, work: Work) -> CrossReference
     )
 
 
-def by_item(settings: CrossrefSettings, _: None, work: Work) -> ItemCrossReference:
+def by_item(settings: CrossrefSettings, _: Texts, work: Work) -> ItemCrossReference:
     """Over items: what heads do with the preference for the stereotype text."""
     from tda_bias.crossref.item_crossref import cross_reference_items
     from tda_bias.scores.stereoset_scores import StereoSetScores
@@ -114,7 +126,7 @@ def by_item(settings: CrossrefSettings, _: None, work: Work) -> ItemCrossReferen
     return work.saved(result, heads=str(settings.run), stereoset=str(settings.behaviour))
 
 
-def by_published(settings: CrossrefSettings, _: None, work: Work) -> PublishedAgreement:
+def by_published(settings: CrossrefSettings, _: Texts, work: Work) -> PublishedAgreement:
     """Over heads: the run's map against rankings that others published."""
     from tda_bias.heads.result import HeadBias
     from tda_bias.paper.rankings import published_agreement

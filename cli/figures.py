@@ -12,12 +12,13 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
+from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.types import InputError, PValue, RankBy
 
 from .heads import HeadsSettings
 from .options import Positional, command_line
-from .run import finished
+from .run import completed
 from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
@@ -106,8 +107,12 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
     category: str = Field(
         "all", description="gender, profession, race or religion, one of your own file's, or all"
     )
-    pvalue: PValue = Field("paper", description="which p-value the q columns use")
-    rank_by: RankBy = Field("metric", description="the map that ranks heads")
+    pvalue: Annotated[PValue, Changes.TABLES] = Field(
+        "paper", description="which p-value the q columns use"
+    )
+    rank_by: Annotated[RankBy, Changes.TABLES] = Field(
+        "metric", description="the map that ranks heads"
+    )
     out: Out = Field(None, description="folder for the files (default: runs/MODEL/reproduce)")
 
     @property
@@ -123,7 +128,7 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
 def reproduce(settings: ReproduceSettings) -> Output:
     """Run the heads as the paper did, and write the page."""
     start = time.perf_counter()
-    finished("heads", settings.heads(), shared=False)
+    completed("heads", settings.heads(), shared=False)
 
     import pandas as pd
 

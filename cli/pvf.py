@@ -11,7 +11,7 @@ import typer
 from pydantic import Field, model_validator
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
-from tda_bias.config import SeedOption
+from tda_bias.config import DrawsOption, SeedOption
 from tda_bias.show.output import Output
 from tda_bias.show.table import TableSpec
 from tda_bias.show.tables import write_csv
@@ -20,7 +20,7 @@ from tda_bias.show.text import counted
 from tda_bias.store.files import locked
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, refuse_file_of_a_run, refuse_run_of_another_command
-from tda_bias.types import MAX_COUNT, MAX_SEED, InputError, ShareDone
+from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional
@@ -49,7 +49,7 @@ _SAVE_EVERY = 50
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
-class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
+class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOption):
     """Settings of ``tdabias pvf score``."""
 
     model: Annotated[tuple[str, ...], Several, Changes.NOTHING] = Field(
@@ -68,9 +68,6 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
         None,
         description="gender, race, or a CSV template,count (default: gender for gender and "
         "pronouns, else race)",
-    )
-    seed: Annotated[int, Changes.NOTHING] = Field(
-        0, ge=0, le=MAX_SEED, description="fixes every random draw"
     )
     untrained: Annotated[bool, Changes.NOTHING] = Field(
         False, description="read the same architecture with random weights too, as a further row"

@@ -17,7 +17,7 @@ from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
 from tda_bias.store.files import locked, prepare_folder
-from tda_bias.store.identity import Changes, identity
+from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
@@ -45,15 +45,17 @@ def perform(spec: Spec, settings: Any) -> Output:
         ShareDone: in a process that only shares the work.
     """
     instead = [place for switch, place in spec.instead.items() if getattr(settings, switch)]
+    if instead and launched()[0]:
+        raise ShareDone  # the main process alone does it
     if spec.run or instead:
         output: Output = named((*instead, spec.run)[0])(settings)
         return output
     name = settings.form if len(spec.forms) > 1 else spec.name
-    result = finished(name, settings)
+    result = completed(name, settings)
     return shown(spec.forms[name], result, settings.folder, getattr(settings, "top", 10))
 
 
-def finished(name: str, settings: Any, *, shared: bool = True) -> Any:
+def completed(name: str, settings: Any, *, shared: bool = True) -> Any:
     """The result of a run of some form, saved in the folder of the settings.
 
     ``shared`` says whether processes that a launcher started share the work.
@@ -207,7 +209,7 @@ def held(
 
     def refuse(weights: str | None = None) -> None:
         if isinstance(settings, RunSettings):
-            numbers, overwrite = identity(settings, least), settings.overwrite
+            numbers, overwrite = settings.compared(least), settings.overwrite
             about: dict[str, Any] = {"settings": numbers, "data": data, "weights": weights}
             refuse_other_run(folder, command, **about, overwrite=overwrite)
         else:  # its own earlier results are written over

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tda_bias.config import Config
 from tda_bias.store.hashes import text_hash
-from tda_bias.store.identity import Changes
+from tda_bias.store.identity import Changes, names_of
 from tda_bias.types import MAX_COUNT, InputError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
@@ -147,9 +147,25 @@ class OutputSettings(Config):
         """Standard error, for progress and remarks; of a quiet command nothing."""
         return Console(stderr=True, quiet=self.quiet)
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Settings of another form of the command: they do nothing, and are not recorded."""
+        return frozenset()
+
+    @property
+    def by_content(self) -> frozenset[str]:
+        """Names of what is compared by its content, which the data of the record pin."""
+        return frozenset()
+
     def recorded(self) -> dict[str, Any]:
         """The settings, as they stand in the record of a run."""
-        return self.model_dump(mode="json", by_alias=True)
+        return self.model_dump(mode="json", by_alias=True, exclude=set(self.unread))
+
+    def compared(self, least: Changes = Changes.TABLES) -> dict[str, Any]:
+        """The settings that a finished run in the folder must share; see ``identity``."""
+        apart = {*self.unread, *self.by_content}
+        names = names_of(type(self), least) - apart
+        return self.model_dump(mode="json", by_alias=True, include=names)
 
 
 class RunSettings(OutputSettings):

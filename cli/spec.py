@@ -29,14 +29,15 @@ class Form:
     Attributes:
         load: ``(folder) -> result``: the same from a finished run.
         shown: ``(result, folder, top=...) -> Output``: what is printed, then and again.
-        compute: ``(settings, texts, work) -> result``, which it saves by ``work.saved``. Empty
+        compute: ``(settings, texts, work) -> result``, saved, usually by ``work.saved``. Empty
             where the command makes several runs by a function of its own.
         function: In the place of ``compute``, a function of the library ``(model, items, *, config,
             progress, cache) -> result``, which also takes what goes with the items.
         config: The class of its settings, which are among the command's.
         unit: What it counts.
-        texts: ``(settings) -> texts``: what is to be read, with its ``record``; what cannot be used
-            is said before a model is loaded. Empty where there is nothing to read.
+        texts: ``(settings) -> texts``: what is to be read; what cannot be used is said before a
+            model is loaded. Its ``record``, where it has one, is the data in the run's record, and
+            another run in the folder must have the same. Empty where there is nothing to read.
         kept: Folder inside the run of finished parts.
     """
 

@@ -41,6 +41,11 @@ class StereoSetSettings(
         return self.category
 
     @property
+    def unread(self) -> frozenset[str]:
+        """Options of the other half."""
+        return frozenset({"start"} if self.task == "intersentence" else {"twins", "seed"})
+
+    @property
     def form(self) -> str:
         """Which of the command's runs is meant."""
         return "stereoset" if self.task == "intersentence" else "stereoset intrasentence"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
+from tda_bias.config import BatchOption, ConfidenceOption, DrawsOption
 
 Forms = Literal["word", "bare"]
 Kind = Literal["gender", "race"]
@@ -23,5 +23,5 @@ class ScoreConfig(BatchOption):
     )
 
 
-class RiskConfig(ConfidenceOption, SeedOption):
+class RiskConfig(ConfidenceOption, DrawsOption):
     """Settings of risk from preferences; none of them needs the model."""

@@ -44,6 +44,14 @@ class SeedOption(Config):
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
 
 
+class DrawsOption(Config):
+    """Seed of draws of tests alone: what a model is asked does not depend on it."""
+
+    seed: Annotated[int, Changes.TABLES] = Field(
+        0, ge=0, le=MAX_SEED, description="fixes every random draw"
+    )
+
+
 class ConfidenceOption(Config):
     """Coverage of intervals."""
 
@@ -100,7 +108,7 @@ class StartOption(Config):
     )
 
 
-class StereoSetConfig(BatchOption, ConfidenceOption, SeedOption):
+class StereoSetConfig(BatchOption, ConfidenceOption, DrawsOption):
     """Settings of ``stereoset_scores``."""
 
 
@@ -169,29 +177,28 @@ class ConfirmConfig(SeedOption):
     )
 
 
-class CrossrefConfig(SeedOption):
+class TargetPermutations(DrawsOption):
+    """Permutations of a cross-reference."""
+
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations of targets, with --items of items, with --published of heads",
+    )
+
+
+class CrossrefConfig(TargetPermutations):
     """Settings of ``cross_reference`` and ``published_agreement``."""
 
     rank_by: Annotated[RankBy | None, Changes.TABLES] = Field(
         None, description="which combined value of a head is T (default: the run's)"
     )
-    n_permutations: Annotated[int, Changes.TABLES] = Field(
-        9999,
-        ge=99,
-        le=MAX_RESAMPLES,
-        description="permutations of targets, with --items of items, with --published of heads",
-    )
 
 
-class ItemCrossrefConfig(SeedOption):
+class ItemCrossrefConfig(TargetPermutations):
     """Settings of ``cross_reference_items``."""
 
     scoring: Literal["sum", "mean"] = Field(
         "sum", description="with --items: log-probabilities as sums, or means over tokens"
-    )
-    n_permutations: Annotated[int, Changes.TABLES] = Field(
-        9999,
-        ge=99,
-        le=MAX_RESAMPLES,
-        description="permutations of targets, with --items of items, with --published of heads",
     )

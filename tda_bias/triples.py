@@ -34,7 +34,7 @@ from tda_bias.sources import (
     texts_by_role,
     visible_text,
 )
-from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.files import read_content, rows_of
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
@@ -78,7 +78,7 @@ class Source(Generic[T]):
     Attributes:
         name: The source as it was given.
         read: Items as they stand there.
-        revision: What pins its content: the hub's commit, or a hash of the file's bytes.
+        revision: What pins its content: the hub's commit, or a hash of the file.
         noun: What an item is called in messages.
     """
 
@@ -206,11 +206,11 @@ def read_triples(source: str | Path = "stereoset") -> Source[Triple]:
         items = items_of_text(raw.decode(), "intersentence", "starter")
         revision = hash_of(raw)
     else:
-        text = read_text(resolved, setting="data", named=("stereoset", "starter"))
+        text, content = read_content(resolved, setting="data", named=("stereoset", "starter"))
         if not text.strip():
             raise InputError(f"`data` {resolved} is empty")
         items = _items_of_file(Path(resolved), text, "intersentence")
-        revision = hash_of(Path(resolved).read_bytes())
+        revision = hash_of(content)
     triples = tuple(map(_triple, items))
     if not triples:
         raise InputError(f"`data` {source} has no triple")

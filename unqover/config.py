@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tda_bias.config import BatchOption, ConfidenceOption, SeedOption
+from tda_bias.config import BatchOption, ConfidenceOption, DrawsOption, SeedOption
 from tda_bias.store.identity import Changes
 from tda_bias.types import MAX_RESAMPLES
 
@@ -42,7 +42,7 @@ class AskConfig(BatchOption):
     )
 
 
-class InferenceConfig(ConfidenceOption, SeedOption):
+class InferenceConfig(ConfidenceOption, DrawsOption):
     """Settings of tests and intervals; none of them needs the model."""
 
     n_flips: Annotated[int, Changes.TABLES] = Field(

@@ -135,8 +135,15 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
     Raises:
         InputError: if it cannot be read or is not UTF-8.
     """
+    return read_content(source, setting=setting, named=named)[0]
+
+
+def read_content(source: str | Path, *, setting: str, named: Sequence[str]) -> tuple[str, bytes]:
+    """The text of a user's file and its bytes, read once, as a pipe can be; as ``read_text``."""
     try:
-        return Path(source).read_text(encoding="utf-8-sig")
+        content = Path(source).read_bytes()
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return text, content
     except UnicodeDecodeError:
         raise InputError(f"`{setting}` {source} is not a UTF-8 text file") from None
     except (OSError, ValueError) as error:

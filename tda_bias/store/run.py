@@ -122,7 +122,7 @@ class Run:
     @property
     def again(self) -> str:
         """The way out where a file is damaged, for messages."""
-        return f"run the same `tdabias {self.command}` command again"
+        return f"run the same `tdabias {self.command.split()[0]}` command again"
 
 
 def open_run(folder: str | Path, *commands: str) -> Run:
@@ -292,7 +292,14 @@ def refuse_run_of_another_command(folder: Path, command: str) -> None:
     Raises:
         InputError: if a finished run of another command is there, or one that cannot be read.
     """
-    if (folder / RECORD).exists() and (there := open_run(folder).command) != command:
+    if not (folder / RECORD).exists():
+        return
+    try:
+        there = open_run(folder).command
+    except InputError as error:
+        reason = str(error).split(";")[0]  # what follows is advice for the command that wrote it
+        raise InputError(f"{reason}; choose another --out") from None
+    if there != command:
         raise InputError(
             f"{folder} holds a finished run of `tdabias {there}`; choose another --out"
         )

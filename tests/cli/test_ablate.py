@@ -143,4 +143,19 @@ def test_a_curve_has_the_type_of_the_run_and_is_reported_with_its_command(
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert page.count("<img") == 1
     assert "A ranking helps if its line is closer to 0" in page
-    assert "--curve --rank-by evidence --most 1" in page
+    for option in ("--curve", "--rank-by evidence", "--most 1"):
+        assert option in page
+
+
+def test_an_ablation_goes_on_however_its_run_is_named_and_names_no_text_that_was_not_read(
+    finished, heads, tmp_path, monkeypatch, capsys
+):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    record = json.loads((out / "run.json").read_text())
+    assert not {"text", "windows", "curve"} & set(record["settings"])
+    (out / "run.json").unlink()  # as where it was interrupted at the end
+    monkeypatch.chdir(heads.parent)
+    assert run([*ablating(heads.name, out), "--category", "gender"]) == 0
+    assert "Going on with" in capsys.readouterr().err
+    assert run([*ablating(heads.name, out), "--category", "gender", "--seed", "1"]) == 2
+    assert "seed was 0, now 1" in capsys.readouterr().err

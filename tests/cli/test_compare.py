@@ -165,3 +165,18 @@ def test_the_ranking_of_heads_is_refused_for_runs_of_stereoset(call, tmp_path):
     status, _, error = call(folder, folder, "--rank-by", "location")
     assert status == 2
     assert "`rank_by` goes with two runs of `tdabias heads`; leave it out" in error
+
+
+def test_the_same_two_runs_may_be_named_otherwise(tiny_folder, after, tmp_path, capsys):
+    for name, model in (("a", tiny_folder), ("b", after)):
+        made = ["stereoset", "-m", str(model), "-c", "gender", "--data", "starter", "-L", "4"]
+        assert run([*made, "--quiet", "--out", str(tmp_path / name)]) == 0
+    a, b, out = tmp_path / "a", tmp_path / "b", tmp_path / "out"
+    few = ["--n-flips", "99", "--out", str(out), "--quiet"]
+    assert run(["compare", str(a), str(b), *few]) == 0
+    assert run(["compare", f"{a}/", f"{b}/", *few]) == 0
+    record = json.loads((out / "run.json").read_text())
+    assert record["command"] == "compare beta"
+    assert "text" not in record["settings"]  # of two models alone
+    assert run(["compare", str(b), str(a), *few]) == 2
+    assert "other data" in capsys.readouterr().err

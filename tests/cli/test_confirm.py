@@ -233,3 +233,18 @@ def test_a_bias_that_changes_its_sign_is_not_called_less(monkeypatch, left, less
     assert found.summary["p"] < 0.05
     assert found.summary["less"] == less
     assert ("is not measurably less biased" in found.finding("m").result[0]) != less
+
+
+def test_a_folder_whose_record_cannot_be_read_is_left_alone(heads, tmp_path, capsys):
+    (tmp_path / "run.json").write_text("{")
+    assert run(["confirm", str(heads), "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "choose another --out" in error
+    assert "--overwrite" not in error  # which confirm does not have
+
+
+def test_a_run_of_pairs_is_not_confirmed_on_triples(tiny_folder, tmp_path, capsys):
+    few = ["--limit", "2", "--n-permutations", "99", "--out", str(tmp_path), "--quiet"]
+    assert run(["heads", "-m", str(tiny_folder), "--pairs", "winogender", *few]) == 0
+    assert run(["confirm", str(tmp_path), "--data", "starter"]) == 2
+    assert "`data` are triples, and the run compared pairs" in capsys.readouterr().err

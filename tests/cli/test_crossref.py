@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,19 @@ def test_a_map_stands_beside_every_published_ranking(heads, capsys):
     assert {row["first"] for row in rows} == {"relative"}
     assert run(["show", str(heads / "published-gpt2")]) == 0
     assert "relative beside published rankings" in capsys.readouterr().out
+
+
+def test_another_run_of_heads_is_not_written_over_and_the_same_one_may_be_elsewhere(
+    runs, tmp_path, capsys
+):
+    few, out = ["--n-permutations", "99"], ["--out", str(tmp_path / "out")]
+    assert run(["crossref", str(runs / "heads"), str(runs / "pvf"), *few, *out]) == 0
+    moved = shutil.copytree(runs / "heads", tmp_path / "moved")
+    assert run(["crossref", str(moved), str(runs / "pvf"), *few, *out]) == 0
+    other = ["heads", "--data", "starter", "--category", "profession", "--twins", "none"]
+    model = json.loads((runs / "heads" / "run.json").read_text())["settings"]["model"]
+    other += ["--model", model, "--n-permutations", "99", "--out", str(tmp_path / "other")]
+    assert run(other) == 0
+    capsys.readouterr()
+    assert run(["crossref", str(tmp_path / "other"), str(runs / "pvf"), *few, *out]) == 2
+    assert "other settings (other data)" in capsys.readouterr().err

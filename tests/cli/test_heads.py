@@ -298,3 +298,10 @@ def test_data_of_unknown_targets_run_without_twins_and_say_so(tiny_folder, tmp_p
     assert (
         "Without twins: no twins: the target is not known (3): plumbus" in capsys.readouterr().err
     )
+
+
+def test_of_a_launchers_processes_the_first_alone_counts_texts(arguments, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run([*arguments, "--dry-run", "--format", "json"]) == 0
+    assert capsys.readouterr().out == ""

@@ -122,3 +122,9 @@ def test_groups_and_limits_choose_items_repeats_are_said_and_a_start_token_is_pu
     assert "1 item repeats another and is left out (twice.jsonl line 6 says the" in printed
     assert list(found.items.loc[found.items["scored"] == "whole", "id"]) == ["a", "d"]
     assert set(found.scores["undefined"]) == {0}  # "She sang" differs in its first word
+
+
+def test_what_whole_sentences_do_not_read_is_no_other_setting(call, tmp_path):
+    data = write_lines(tmp_path, *ITEMS, name="dev.jsonl")
+    call(data)
+    call(data, "--twins", "none")  # refused before, for twins that are not read

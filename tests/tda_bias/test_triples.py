@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import random
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.sources import commit_of
+from tda_bias.sources import commit_of, hash_of
 from tda_bias.triples import (
     UNNAMED,
     comes_from_hub,
@@ -475,3 +477,15 @@ def test_the_real_half_is_all_read():
     assert Counter(item.category for item in items) == {
         "gender": 255, "race": 962, "religion": 79, "profession": 809,
     }  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
+def test_a_pipe_is_read_once_and_its_content_is_pinned(tmp_path):
+    pipe, line = tmp_path / "pipe", json.dumps(ITEM).encode()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(line,))
+    writer.start()
+    source = read_triples(pipe)
+    writer.join()
+    assert source.revision == hash_of(line)
+    assert len(source.items) == 1
