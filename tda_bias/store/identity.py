@@ -6,8 +6,8 @@ A setting is declared once, in a pydantic class; beside its type stands what a c
     n_permutations: Annotated[int, Changes.TABLES] = 9999
     edges: Edges = "attention"  # not marked: Changes.PARTS
 
-A finished run is not written over by one whose numbers would be other ones, and parts are not reused
-where a setting differs that changes them.
+A finished run is not written over by one whose numbers would be other ones, and parts are not
+reused where a setting differs that changes them.
 """
 
 from __future__ import annotations
