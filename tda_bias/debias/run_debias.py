@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
 from tda_bias.store.record import DataRecord
-from tda_bias.store.result import Result
+from tda_bias.store.result import LazyResult, RunWriter
+from tda_bias.store.run import Run
 from tda_bias.triples import triple_ids
 from tda_bias.types import Progress
 
@@ -37,21 +39,22 @@ _CONDITIONS = {
     **{name: float for name in ("before", "beta", "rms", "perplexity", "p")},
 }  # fmt: skip
 _FRONTIER = {"condition": str, "draw": int, "check": int, "perplexity": float, "beta": float}
+_FURTHER = {"trainings": "trainings.csv", "items": "items.parquet", "others": "others.csv"}
+_HEADS = "heads.json"
 _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
 
 
 @dataclass(frozen=True, repr=False)
-class DebiasRun(Result):
+class DebiasRun(LazyResult):
     """An experiment.
 
     Attributes:
         conditions: One row per condition; ``summary.conditions_table``.
         frontier: One row per check of a training; ``summary.frontier_table``.
-        trainings: One row per training; ``summary.trainings_table``.
-        items: One row per condition and item; ``summary.items_table``.
-        others: One row per condition and group of other texts; ``summary.others_table``.
-        heads: The heads whose weights were trained, for other programs.
         record: The protocol, the folds and the verdict.
+        run: The run that it was loaded from; None for a new one.
+        extras: By file what is not in the folder of ``run``: tables of trainings, items and other
+            categories (``summary``), and the heads whose weights were trained.
     """
 
     COMMAND = "debias"
@@ -59,20 +62,33 @@ class DebiasRun(Result):
     TABLES = (
         ("conditions", "conditions.csv", _CONDITIONS),
         ("frontier", "frontier.csv", _FRONTIER),
-        ("trainings", "trainings.csv", {}),
-        ("items", "items.parquet", {}),
-        ("others", "others.csv", {}),
     )
-    OPTIONAL = frozenset({"others"})  # without other categories in the data
-    DOCUMENTS = (("heads", "heads.json"),)
 
     conditions: pd.DataFrame
     frontier: pd.DataFrame
-    trainings: pd.DataFrame
-    items: pd.DataFrame
-    others: pd.DataFrame
-    heads: dict[str, Any]
     record: DebiasRecord
+    run: Run | None = field(default=None, repr=False, compare=False)
+    extras: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of ``trainings``, ``items`` and ``others``, of ``summary``.
+
+        Raises:
+            InputError: if the run has no such table.
+        """
+        file = _FURTHER[name]
+        return self._extra(file, lambda run: run.table(file))
+
+    @cached_property
+    def heads(self) -> dict[str, Any]:
+        """The heads whose weights were trained, for other programs."""
+        return self._extra(_HEADS, lambda run: dict(run.json(_HEADS)))
+
+    def _write(self, run: RunWriter) -> None:
+        super()._write(run)
+        for name, file in _FURTHER.items():
+            run.table(file, self.table(name))
+        run.json(_HEADS, self.heads)
 
     def _lines(self) -> list[str]:
         return [self.record.verdict]
@@ -154,11 +170,15 @@ def run_debias(
     run = DebiasRun(
         conditions=table,
         frontier=summary.frontier_table(results),
-        trainings=summary.trainings_table(results),
-        items=summary.items_table(results, groups, triple_ids(corpus.items.triples)),
-        others=summary.others_table(results, corpus.reported_groups()),
-        heads=heads,
         record=record,
+        extras={
+            _FURTHER["trainings"]: summary.trainings_table(results),
+            _FURTHER["items"]: summary.items_table(
+                results, groups, triple_ids(corpus.items.triples)
+            ),
+            _FURTHER["others"]: summary.others_table(results, corpus.reported_groups()),
+            _HEADS: heads,
+        },
     )
     figures = {}
     if draw is not None:

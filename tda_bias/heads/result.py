@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_col
 from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.show.text import counted
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
-from tda_bias.store.result import Result, RunWriter
+from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 NULLS = "nulls.npz"
-Extra = TypeVar("Extra")
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
 
@@ -73,7 +72,7 @@ class HeadsRecord(RunRecord):
 
 
 @dataclass(frozen=True, repr=False)
-class HeadBias(Result):
+class HeadBias(LazyResult):
     """The result of ``head_bias``.
 
     Attributes:
@@ -124,15 +123,6 @@ class HeadBias(Result):
     def kept(self) -> KeptPatterns | None:
         """Patterns of the heads and texts that matter most."""
         return self._extra(PATTERNS_TABLE, KeptPatterns.read) if self._has(PATTERNS_TABLE) else None
-
-    def _has(self, name: str) -> bool:
-        return name in self.extras or (self.run is not None and self.run.has(name))
-
-    def _extra(self, name: str, read: Callable[[Run], Extra]) -> Extra:
-        if self.run is None or name in self.extras:
-            extra: Extra = self.extras[name]
-            return extra
-        return read(self.run)
 
     def __repr__(self) -> str:
         heads = len(self.category) // max(1, len(self.categories))
@@ -327,11 +317,6 @@ class HeadBias(Result):
         run.arrays(NULLS, self.nulls)
         if self.kept is not None:
             self.kept.write(run)
-
-    @classmethod
-    def _read(cls, run: Run, record: Any) -> dict[str, Any]:
-        """The tables; other files are read when they are asked for."""
-        return {**super()._read(run, record), "run": run}
 
     # -- helpers --
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -184,6 +184,7 @@ def summary_html(
 
 # -- results ---------------------------------------------------------------------------------------
 
+Extra = TypeVar("Extra")
 # Field of a result, its file and its columns.
 Table = tuple[str, str, "Columns"]
 
@@ -290,6 +291,31 @@ class Result(Written):
             for attribute, file, columns in cls.TABLES
         }
         return tables | {attribute: run.json(file) for attribute, file in cls.DOCUMENTS}
+
+
+class LazyResult(Result):
+    """A result with files that are read when they are first asked for.
+
+    A subclass has the fields ``run``, from which it was loaded (None for a new one), and
+    ``extras``: by file, what is not in the folder of ``run``.
+    """
+
+    run: Run | None
+    extras: Mapping[str, Any]
+
+    @classmethod
+    def _read(cls, run: Run, record: Any) -> dict[str, Any]:
+        return {**super()._read(run, record), "run": run}
+
+    def _has(self, name: str) -> bool:
+        return name in self.extras or (self.run is not None and self.run.has(name))
+
+    def _extra(self, name: str, read: Callable[[Run], Extra]) -> Extra:
+        """What a file holds: as it was made, or as ``read`` reads it."""
+        if self.run is None or name in self.extras:
+            extra: Extra = self.extras[name]
+            return extra
+        return read(self.run)
 
 
 class Addition(Written):

@@ -2,8 +2,9 @@
 
 Of a pattern two complexes are known. ``graph``: the graph filtration of the head paper, in which
 edges go as a threshold rises above their weights; components are born where an edge of the maximum
-spanning tree goes, and never end, cycles are there from the beginning and end at the deaths. ``flag``: the flag (Vietoris-Rips) complex of the distances 1 - w,
-whose components and cycles have a birth and a death each.
+spanning tree goes, and never end, cycles are there from the beginning and end at the deaths.
+``flag``: the flag (Vietoris-Rips) complex of the distances 1 - w, whose components and cycles have
+a birth and a death each.
 
 Source: Varadarajan & Songdechakraiwut, section 2.1 (graph); GUDHI's RipsComplex (flag).
 """

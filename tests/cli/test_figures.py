@@ -38,8 +38,8 @@ def test_a_run_has_its_figures_and_tables_with_what_was_done_otherwise(
     names = {path.name for path in out.iterdir()}
     assert {"fig4_gender.svg", "calibration.png", "table1_gender.md"} <= names
     kinds = [name.rpartition(".")[2] for name in names]
-    assert [kinds.count(kind) for kind in ("png", "svg", "pdf", "md")] == [13, 13, 0, 8]
-    assert len(rows) == 13
+    assert [kinds.count(kind) for kind in ("png", "svg", "pdf", "md")] == [12, 12, 0, 8]
+    assert len(rows) == 12
     beside = (out / "table1_gender_beside_paper.md").read_text()
     assert "Unlike the paper: another model" in beside
     assert "texts from starter instead of StereoSet's on the hub; at most 3 triples" in beside

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.thorough
 def test_reproduce_writes_one_page_with_its_pictures_and_tables(reproduced):
     text = (reproduced / "README.md").read_text()
     pictures = [line.split("(")[1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
-    assert len(pictures) == 13
+    assert len(pictures) == 12
     for picture in pictures:
         assert (reproduced / picture).is_file()
     assert "tdabias reproduce" in text
