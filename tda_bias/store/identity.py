@@ -49,8 +49,11 @@ def identity(config: BaseModel, least: Changes = Changes.PARTS) -> dict[str, Any
     With ``Changes.TABLES`` those that any number of a finished run depends on.
 
     Examples:
-        >>> from tda_bias import HeadBiasConfig
-        >>> identity(HeadBiasConfig(batch_size=8, seed=3))
-        {'seed': 3, 'edges': 'attention', 'adjust': 'none'}
+        >>> from tda_bias.config import SentenceConfig
+        >>> config = SentenceConfig(batch_size=8, start="bos")
+        >>> identity(config)
+        {'start': 'bos'}
+        >>> sorted(identity(config, Changes.TABLES))
+        ['confidence', 'start']
     """
     return config.model_dump(mode="json", by_alias=True, include=names_of(type(config), least))
