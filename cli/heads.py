@@ -75,14 +75,14 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
         return self
 
     @property
-    def named(self) -> str:
+    def subject(self) -> str:
         """The category, or the set of pairs."""
         return self.category or f"pairs-{folder_name(str(self.pairs))}"
 
     @property
     def folder(self) -> Path:
         """The folder for the files."""
-        return self.out or Path("runs") / folder_name(self.model) / self.named
+        return self.out or Path("runs") / folder_name(self.model) / self.subject
 
 
 def texts(settings: HeadsSettings) -> Texts:
@@ -141,7 +141,7 @@ def _computed(
     from tda_bias.heads.head_bias import head_bias
     from tda_bias.heads.items import example_pattern, kept_patterns
 
-    title = f"{model.name} · {settings.named}"
+    title = f"{model.name} · {settings.subject}"
     with work.progress(title, "texts") as progress:
         result = head_bias(
             model,
@@ -175,7 +175,7 @@ def dry_run(settings: HeadsSettings) -> Output:
     counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}
     return Output(
         shown=[
-            TableSpec.of(rows, f"{model.name} · {settings.named} · texts that a run would read"),
+            TableSpec.of(rows, f"{model.name} · {settings.subject} · texts that a run would read"),
             f"In all {counted(counts['triples'], 'triple')}, {counted(counts['twins'], 'twin')}, "
             f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')}, the "
             f"longest of {counts['longest']}; {counted(len(left_out), 'triple')} left out. Nothing "

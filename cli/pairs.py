@@ -53,7 +53,7 @@ class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRu
         return values
 
     @property
-    def named(self) -> str:
+    def subject(self) -> str:
         """What is read."""
         return self.set_ if self.set_ in SETS else Path(self.set_).stem
 

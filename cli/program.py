@@ -10,7 +10,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from .commands import PANELS, PARTS, SPECS
-from .spec import Spec, named
+from .spec import Spec, imported
 
 
 class _Program(TyperGroup):
@@ -46,7 +46,7 @@ def _function(spec: Spec) -> Callable[..., None]:
     def does(settings: Any) -> None:
         perform(spec, settings).print(settings)
 
-    return taking(named(spec.settings), does, file=named(spec.file) if spec.file else None)
+    return taking(imported(spec.settings), does, file=imported(spec.file) if spec.file else None)
 
 
 def program() -> Any:

@@ -21,7 +21,7 @@ from .commands import FORMS, SPECS
 from .options import Positional, command_line
 from .run import shown
 from .settings import OutputSettings
-from .spec import named
+from .spec import imported
 
 
 class ReportSettings(OutputSettings):
@@ -137,7 +137,7 @@ def _again(run: Run) -> str:
     spec = next((spec for spec in SPECS.values() if run.command in spec.forms), None)
     if spec is None:
         return ""
-    words, settings = spec.name.split(), named(spec.settings)
+    words, settings = spec.name.split(), imported(spec.settings)
     saved = run.record.settings
     try:
         if run.command == "pvf":  # `pvf risk` may have computed its risks anew
@@ -182,4 +182,4 @@ def show(settings: ShowSettings) -> Output:
 def printed(run: Run, *, top: int = 10) -> Output:
     """Output of a finished run; of a ranking the first ``top`` rows."""
     form = FORMS[run.command]
-    return shown(form, run.load(named(form.load)), run.folder, top)
+    return shown(form, run.load(imported(form.load)), run.folder, top)

@@ -27,7 +27,7 @@ from .commands import FORMS
 from .loading import Texts, hooked_model, language_model
 from .output import Moved, progress_bar
 from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings, part_of
-from .spec import Form, Spec, named
+from .spec import Form, Spec, imported
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ def perform(spec: Spec, settings: Any) -> Output:
     if instead and launched()[0]:
         raise ShareDone  # the main process alone does it
     if spec.run or instead:
-        output: Output = named((*instead, spec.run)[0])(settings)
+        output: Output = imported((*instead, spec.run)[0])(settings)
         return output
     name = settings.form if len(spec.forms) > 1 else spec.name
     result = completed(name, settings)
@@ -64,20 +64,20 @@ def completed(name: str, settings: Any, *, shared: bool = True) -> Any:
         InputError, ShareDone: as ``perform``.
     """
     form = FORMS[name]
-    texts: Any = named(form.texts)(settings) if form.texts else None
+    texts: Any = imported(form.texts)(settings) if form.texts else None
     record = getattr(texts, "record", None)
     data = record if isinstance(record, DataRecord) else None
     with working(settings, name, settings.folder, data=data, kept=form.kept, shared=shared) as work:
         if form.function:
             return _measured(form, settings, texts, work)
-        return named(form.compute)(settings, texts, work)
+        return imported(form.compute)(settings, texts, work)
 
 
 def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
     """What a function of the library says of a model and texts, saved."""
-    model, config = work.model(settings.model), part_of(settings, named(form.config))
-    function = named(form.function)
-    with work.progress(f"{model.name} · {settings.named}", form.unit) as progress:
+    model, config = work.model(settings.model), part_of(settings, imported(form.config))
+    function = imported(form.function)
+    with work.progress(f"{model.name} · {settings.subject}", form.unit) as progress:
         how = {"config": config, "progress": progress, "cache": work.cache}
         result = function(model, texts.items, **texts.options, **how)
     return work.saved(result)
@@ -85,7 +85,7 @@ def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
 
 def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
     """What is printed of a result that is saved in a folder."""
-    output: Output = named(form.shown)(result, folder, top=top)
+    output: Output = imported(form.shown)(result, folder, top=top)
     return output
 
 

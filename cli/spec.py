@@ -10,7 +10,7 @@ from typing import Any
 _PACKAGE = __package__ or "tdabias_cli"
 
 
-def named(place: str) -> Any:
+def imported(place: str) -> Any:
     """What stands at ``package.module:name``; a module of the command line begins with a dot.
 
     Commands name what they need in this way, so that nothing heavy is imported before it is used.

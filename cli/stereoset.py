@@ -36,7 +36,7 @@ class StereoSetSettings(
         return self.out or by_default
 
     @property
-    def named(self) -> str:
+    def subject(self) -> str:
         """What is read."""
         return self.category
 
