@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from tda_bias.config import BatchOption
-from tda_bias.show.next import data_option
 from tda_bias.show.output import Output
-from tda_bias.show.text import Finding, counted
+from tda_bias.show.text import Finding, counted, data_option
 from tda_bias.store.files import to_json, write_text
 from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples

@@ -24,8 +24,7 @@ from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional
-from .output import progress_bar
-from .run import interruptible, stage, working
+from .run import interruptible, progress_bar, stage, working
 from .settings import (
     Out,
     OutputSettings,

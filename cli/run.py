@@ -25,7 +25,6 @@ from tda_bias.types import InputError, ShareDone
 
 from .commands import FORMS
 from .loading import Texts, hooked_model, language_model
-from .output import Moved, progress_bar
 from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings, part_of
 from .spec import Form, Spec, imported
 
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel
 
 R = TypeVar("R", bound=Result)
+# Takes what is done, and all there is where that is known.
+Moved = Callable[[int, int | None], None]
 
 
 def perform(spec: Spec, settings: Any) -> Output:
@@ -171,6 +172,14 @@ def working(
             found = counted(number, "finished part")
             say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
         yield Work(settings, folder, parts, data, team, refuse)
+
+
+def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractContextManager[Moved]:
+    """Show how far something is: at once in a terminal, every ten seconds in a log."""
+    from tda_bias.show.progress import progress_bar
+
+    log = not settings.console.is_terminal
+    return progress_bar(title, unit, log=log, quiet=settings.quiet)
 
 
 @contextmanager

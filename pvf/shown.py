@@ -9,10 +9,9 @@ import pandas as pd
 
 from pvf.finding import risk_finding
 from pvf.report import RiskReport, comparison
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import Finding, counted, short_name
+from tda_bias.show.text import Finding, counted, report_of, short_name
 
 
 def shown(report: RiskReport, folder: Path, *, top: int = 10) -> Output:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, report_of
 from unqover.finding import unqover_finding
 from unqover.plots import by_kind
 from unqover.report import Report

@@ -9,10 +9,9 @@ from typing import get_args
 from tda_bias.ablation.finding import EFFECTS, ablation_finding, curve_finding, effect_ends
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import counted, interval_text, number_text, p_text, rounded_lines
+from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of, rounded_lines
 from tda_bias.types import RankBy
 
 _OUTCOMES = {

@@ -14,10 +14,9 @@ from tda_bias.comparison.finding import (
 )
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, head_name, interval_of
-from tda_bias.show.text import interval_text, number_text, p_text
+from tda_bias.show.text import interval_text, number_text, p_text, report_of
 
 _CHANGES = [
     Column("outcome", "{outcome}", left=True),

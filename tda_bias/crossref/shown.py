@@ -7,10 +7,9 @@ from pathlib import Path
 from tda_bias.crossref.crossref import CrossReference, match_counts
 from tda_bias.crossref.finding import item_finding, target_finding
 from tda_bias.crossref.item_crossref import ItemCrossReference
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name, interval_of
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, report_of
 
 _WAYS = {"raw": "as they are", "length": "less length", "twins": "less twins"}
 _SETS = {0: "births", 1: "deaths"}

@@ -10,10 +10,9 @@ from shlex import quote
 from tda_bias.debias.finding import debias_finding
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
-from tda_bias.show.next import data_option, report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import data_remarks
+from tda_bias.show.text import data_option, data_remarks, report_of
 
 
 def _beta(row: Row) -> str:

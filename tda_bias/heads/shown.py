@@ -10,10 +10,9 @@ import pandas as pd
 from tda_bias.heads.controls import placebo_contrasts, untrained_control
 from tda_bias.heads.finding import TESTS, heads_finding, ranking_name, run_remarks
 from tda_bias.heads.result import HeadBias
-from tda_bias.show.next import data_option, report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, groups_table, head_name
-from tda_bias.show.text import Finding, p_text
+from tda_bias.show.text import Finding, data_option, p_text, report_of
 from tda_bias.types import CATEGORIES
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tda_bias.paper.finding import published_finding
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec
+from tda_bias.show.text import report_of
 
 
 def shown(result: PublishedAgreement, folder: Path, *, top: int = 10) -> Output:

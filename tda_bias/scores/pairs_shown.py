@@ -10,9 +10,9 @@ import pandas as pd
 from tda_bias.pairs import SETS
 from tda_bias.scores.finding import pairs_finding
 from tda_bias.scores.pair_scores import PairSetScores
-from tda_bias.show.next import report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, groups_table, interval_of
+from tda_bias.show.text import report_of
 
 # Rows that are printed of a set whose own table has more.
 _SHOWN = 12

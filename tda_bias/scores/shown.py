@@ -12,10 +12,17 @@ import pandas as pd
 from tda_bias.scores.beta_parts import PARTS
 from tda_bias.scores.finding import PER, scored_name, sentences_finding, stereoset_finding
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
-from tda_bias.show.next import data_option, report_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, groups_table, interval_of
-from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.show.text import (
+    counted,
+    data_option,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    report_of,
+)
 from tda_bias.types import CATEGORIES
 
 _FILES = "scores.csv, items.parquet, run.json, ..."

@@ -6,13 +6,15 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
-    from tda_bias.store.record import DataRecord
+    from tda_bias.store.record import DataRecord, RunRecord
 
 # Below it four decimals would hide the size of a p-value.
 _SMALLEST = 1e-4
@@ -150,3 +152,21 @@ def rounded_lines(precision: str) -> list[str]:
     if precision == "float32":
         return []
     return [f"Matrix products were computed in {precision}: numbers are rounded."]
+
+
+# -- commands that follow a run --------------------------------------------------------------------
+
+
+def report_of(folder: Path) -> str:
+    """The command that follows every run: its page."""
+    return f"tdabias report {quote(str(folder))}"
+
+
+def data_option(record: RunRecord | None) -> str:
+    """The ``--data`` and ``--twins`` of a run, where not the defaults, for a command after it."""
+    defaults = {"data": "stereoset", "twins": "auto"}
+    settings = record.settings if record is not None else {}
+    given = {name: str(settings.get(name, default)) for name, default in defaults.items()}
+    return "".join(
+        f" --{name} {quote(value)}" for name, value in given.items() if value != defaults[name]
+    )

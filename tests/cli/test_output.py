@@ -3,7 +3,7 @@
 import pytest
 
 from tda_bias.show.terminal import say
-from tdabias_cli.output import progress_bar
+from tdabias_cli.run import progress_bar
 from tdabias_cli.settings import OutputSettings
 
 
