@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field, model_validator
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from pvf.mining import Mined
     from pvf.preferences import Preferences
+    from pvf.reference import Reference
     from pvf.report import RiskReport
 
 # Documents between two saves of an unfinished run of mining.
@@ -60,8 +61,8 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOpti
     )
     words: str = Field(
         "occupations",
-        description="words x: occupations, StereoSet's targets (professions, people), or a file, "
-        "one per line",
+        description="words x: occupations, StereoSet's targets (professions, people), winogender "
+        "(the default with --reference bls), or a file, one per line",
     )
     templates: str | None = Field(
         None,
@@ -104,6 +105,11 @@ class _RiskSettings(RunSettings, RiskConfig):
     x_weights: Annotated[Path | None, Changes.TABLES] = Field(
         None, description="CSV x,weight, e.g. numbers of employees"
     )
+    reference: Annotated[str | None, Changes.TABLES] = Field(
+        None,
+        description="preferences that count as unbiased, in place of equal ones: bls (US shares of "
+        "women), or a CSV x[,template],CLASS,CLASS,...",
+    )
     top: Annotated[int, Changes.NOTHING] = Field(
         5, ge=1, le=MAX_COUNT, description="words x to print on each side"
     )
@@ -132,6 +138,13 @@ class RiskSettings(_RiskSettings):
 
 class PvfSettings(ScoreSettings, _RiskSettings):
     """Settings of ``tdabias pvf``: reading and risk."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_of_the_official_shares(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("reference") == "bls":
+            return {"words": "winogender", **given}
+        return given
 
 
 class SocialSettings(OutputSettings):
@@ -179,16 +192,24 @@ class MineSettings(SeedOption, OutputSettings):
 
 def pvf(settings: PvfSettings) -> Output:
     """Read models' preferences and split their risk into prejudice and volatility."""
-    from pvf.words import load_words
+    from pvf.words import load_classes, load_templates, load_words
 
     reports, folders = {}, {}
     # What cannot be read, or would be lost, is said before a model is read.
-    weights = _weights(settings, load_words(settings.words).words)
+    words = load_words(settings.words).words
+    weights = _weights(settings, words)
+    templates = load_templates(settings.template_source)
+    reference = _reference(
+        settings,
+        words,
+        [template.text for template in templates],
+        tuple(load_classes(settings.attribute).classes),
+    )
     for folder in map(settings.folder, settings.model):
         if not settings.overwrite and (folder / "run.json").exists():
-            _refuse_other_risks(folder, settings, weights)
+            _refuse_other_risks(folder, settings, weights, reference)
     for preferences, folder in _scored(settings):
-        reports[preferences.model] = _report(preferences, settings, weights, folder)
+        reports[preferences.model] = _report(preferences, settings, weights, reference, folder)
         folders[preferences.model] = folder
 
     from pvf.shown import risks_shown
@@ -196,10 +217,15 @@ def pvf(settings: PvfSettings) -> Output:
     return risks_shown(reports, folders, top=settings.top)
 
 
-def _refuse_other_risks(folder: Path, settings: PvfSettings, weights: np.ndarray | None) -> None:
+def _refuse_other_risks(
+    folder: Path,
+    settings: PvfSettings,
+    weights: np.ndarray | None,
+    reference: Reference | None,
+) -> None:
     from pvf.report import refuse_other_risks
 
-    refuse_other_risks(folder, part_of(settings, RiskConfig), weights)
+    refuse_other_risks(folder, part_of(settings, RiskConfig), weights, reference)
 
 
 def score(settings: ScoreSettings) -> Output:
@@ -237,7 +263,13 @@ def risk(settings: RiskSettings) -> Output:
         name = preferences.model if preferences.model not in reports else str(run)
         folders[name] = settings.folder(run)
         weights = _weights(settings, preferences.x)
-        reports[name] = _report(preferences, settings, weights, folders[name])
+        reference = _reference(
+            settings,
+            preferences.x,
+            [template.text for template in preferences.templates],
+            preferences.classes,
+        )
+        reports[name] = _report(preferences, settings, weights, reference, folders[name])
     return risks_shown(reports, folders, top=settings.top)
 
 
@@ -415,17 +447,34 @@ def _weights(settings: _RiskSettings, x: Sequence[str]) -> np.ndarray | None:
     return weights
 
 
+def _reference(
+    settings: _RiskSettings, x: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+) -> Reference | None:
+    """Preferences that count as unbiased, where they are given."""
+    from pvf.reference import load_reference
+
+    if settings.reference is None:
+        return None
+    return load_reference(settings.reference, x, templates, classes)
+
+
 def _report(
     preferences: Preferences,
     settings: _RiskSettings,
     weights: np.ndarray | None,
+    reference: Reference | None,
     folder: Path,
 ) -> RiskReport:
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
 
-    report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
+    report = risk_report(
+        preferences,
+        config=part_of(settings, RiskConfig),
+        x_weights=weights,
+        reference=reference,
+    )
     if settings.x_weights is not None:
         report = replace(report, x_weights_file=str(settings.x_weights))
     figures = report_figures(report, label=settings.top)  # the words that are printed

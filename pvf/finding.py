@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pvf.report import RiskReport
+from pvf.report import EQUALITY, RiskReport
 from tda_bias.show.text import Finding, counted, interval_text
 
 
@@ -35,11 +35,20 @@ def risk_finding(report: RiskReport) -> Finding:
             f"others to {classes[1]}."
         )
     over = "" if report.x_weights is None else f", over {report.words}"
+    against = ""
+    if report.reference is not None:
+        equal = report.summary[report.summary["row"] == EQUALITY].iloc[0]
+        leaning = leaning.replace("lean to", f"lean, against {report.against}, to")
+        against = (
+            f" All of it against {report.against}; against equality, on the same scale (p/p* - 1), "
+            f"R is {equal['R']:.3f}, R_p {equal['R_p']:.3f} and R_v {equal['R_v']:.3f}."
+        )
     return Finding(
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
             f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
             f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
+            f"{against}"
         ],
         control=[
             f"A model without prejudice, whose preferences are random in each template, has R_p = "

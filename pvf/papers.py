@@ -68,6 +68,10 @@ def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
         reasons.append("templates are others than the papers' ten")
     if report.x_weights is not None:
         reasons.append("words x have weights")
+    if report.reference is not None:
+        reasons.append("preferences are held against a reference")
+    if report.config.criterion != "linf":
+        reasons.append("the criterion is another norm")
     return reasons
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,16 +11,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from pvf.config import RiskConfig
+from pvf.config import Criterion, RiskConfig
 from pvf.preferences import Preferences, PreferencesRecord
-from pvf.risk import (
-    Risk,
-    decompose,
-    finite_context_null,
-    reference_models,
-    risk_intervals,
-    x_intervals,
-)
+from pvf.reference import Reference, ReferenceRecord
+from pvf.risk import Risk, decompose, reference_rows, risk_intervals, x_intervals
 from tda_bias.show.figures import named_apart
 from tda_bias.show.text import counted
 from tda_bias.stats.seeds import generator
@@ -34,16 +28,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _QUANTITIES = ("R", "R_p", "R_v")
+# What preferences are held against without a reference: equal ones.
+EQUALITY = "equality"
 _SETTINGS = "risk.json"
 _TABLES = ("by_x", "summary", "variants")
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and the file that weights of x are of."""
+    """Content of ``risk.json``: how risks were computed, and the file that weights of x are of.
+
+    A ``reference`` is saved with its shares: a file may change, and the risks are of these.
+    """
 
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
     x_weights_file: str | None = None
+    reference: ReferenceRecord | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,12 +52,16 @@ class RiskReport(Addition):
 
     Attributes:
         by_x: One row per x: ``r r_p r_v`` with intervals over templates, the signed mean stereotype
-            ``s_CLASS`` of each class, mean union mass and weight.
+            ``s_CLASS`` of each class, mean union mass and weight; with a reference also
+            ``r_equality r_p_equality r_v_equality`` and the shares ``reference_CLASS``.
         summary: R, R_p and R_v of the model with intervals, of its pronouns alone where there are
-            any, and of the reference models.
+            any, the same against equality where there is a reference, and of the reference models.
         variants: The same under the other choices of the papers and their code, one at a time.
         x_weights: Weight of each x as it was given; None for uniform ones.
         x_weights_file: The file that they are of, so that the run says how to repeat it.
+        reference: Preferences of a model without bias; None for equal ones.
+
+    Every table names its criterion and scale, in columns of these names.
     """
 
     TABLES = tuple((name, f"{name}.csv", {}) for name in _TABLES)
@@ -71,6 +75,7 @@ class RiskReport(Addition):
     controls: dict[str, Any]
     x_weights: np.ndarray | None = None
     x_weights_file: str | None = None
+    reference: Reference | None = None
 
     def __repr__(self) -> str:
         return f"RiskReport({self.model}: R {self.risk.R:.4g}, {len(self.by_x)} x)"
@@ -100,14 +105,22 @@ class RiskReport(Addition):
 
     @property
     def measure(self) -> tuple[object, ...]:
-        """Key of reports that can be compared: words x, weights, templates, classes and words y.
+        """Key of reports that can be compared.
 
-        Words y count also where a tokenizer lacks them.
+        Words x, weights, templates, classes, words y, criterion and reference. Words y count also
+        where a tokenizer lacks them.
         """
         words, read = self.preferences.record.words, self.preferences.record.read
         y = frozenset([*self.preferences.words, *words.not_read, *words.shared_by_classes])
         weights = tuple(self.risk.x_weights.round(12).tolist())  # 1, 2 weigh like 10, 20
-        return read.x, weights, read.templates, tuple(read.classes), y
+        shares = self.reference and self.reference.record.shares
+        asked = read.x, weights, read.templates, tuple(read.classes), y
+        return *asked, self.config.criterion, shares
+
+    @property
+    def against(self) -> str:
+        """What the preferences are held against: ``equality``, or the name of the reference."""
+        return EQUALITY if self.reference is None else self.reference.name
 
     def save(
         self,
@@ -133,7 +146,7 @@ class RiskReport(Addition):
                     f"{folder} holds the preferences of another run; choose another --out"
                 )
             if not overwrite:
-                refuse_other_risks(folder, self.config, self.x_weights)
+                refuse_other_risks(folder, self.config, self.x_weights, self.reference)
         else:
             self.preferences.save(folder)
         super().save(folder, figures=figures)
@@ -144,11 +157,17 @@ class RiskReport(Addition):
             config=self.config,
             x_weights=_as_saved(self.x_weights),
             x_weights_file=self.x_weights_file,
+            reference=self.reference and self.reference.record,
         )
         run.json(_SETTINGS, settings.model_dump())
 
 
-def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray | None) -> None:
+def refuse_other_risks(
+    folder: Path,
+    config: RiskConfig,
+    x_weights: np.ndarray | None,
+    reference: Reference | None = None,
+) -> None:
     """Make sure that a run has no risks under other settings, which would be written over.
 
     Raises:
@@ -157,7 +176,9 @@ def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray |
     run = open_run(folder, "pvf")
     if run.has(_SETTINGS):
         saved = _saved_settings(run)
-        if (saved.config, saved.x_weights) != (config, _as_saved(x_weights)):
+        there = saved.config, saved.x_weights, saved.reference and saved.reference.shares
+        shares = reference and reference.record.shares
+        if there != (config, _as_saved(x_weights), shares):
             raise InputError(
                 f"{folder} holds risks with other settings; choose another --out, or write over "
                 "them with --overwrite"
@@ -168,14 +189,19 @@ def risk_options(run: Run) -> dict[str, Any]:
     """Options of the command that the risks of a run depend on; none where it has no risks.
 
     Raises:
-        InputError: if the weights of x are of no file, or a file is not as it was written.
+        InputError: if the weights of x or the reference are of no file, or a file is not as it was
+            written.
     """
     if not run.has(_SETTINGS):
         return {}
     saved = _saved_settings(run)
     if saved.x_weights is not None and saved.x_weights_file is None:
         raise InputError(f"{run.folder / _SETTINGS}: `x_weights` are of no file")
-    return {**saved.config.model_dump(), "x_weights": saved.x_weights_file}
+    source = saved.reference and saved.reference.source
+    if saved.reference is not None and source is None:
+        raise InputError(f"{run.folder / _SETTINGS}: `reference` is of no file")
+    options = {"x_weights": saved.x_weights_file, "reference": source}
+    return {**saved.config.model_dump(), **options}
 
 
 def load_report(folder: str | Path) -> RiskReport:
@@ -194,7 +220,8 @@ def load_report(folder: str | Path) -> RiskReport:
         raise InputError(
             f"{run.folder / _SETTINGS}: `x_weights` are not those of the run's words; {run.again}"
         )
-    return risk_report(preferences, config=saved.config, x_weights=weights)
+    reference = None if saved.reference is None else Reference(saved.reference)
+    return risk_report(preferences, config=saved.config, x_weights=weights, reference=reference)
 
 
 def _as_saved(x_weights: np.ndarray | None) -> tuple[float, ...] | None:
@@ -225,32 +252,60 @@ def risk_report(
     *,
     config: RiskConfig | None = None,
     x_weights: np.ndarray | None = None,
+    reference: Reference | None = None,
 ) -> RiskReport:
-    """Compute everything that follows from preferences; x weigh alike without ``x_weights``."""
+    """Compute everything that follows from preferences.
+
+    Words x weigh alike without ``x_weights``; without a ``reference`` stereotypes are deviations
+    from equal preferences.
+    """
     config = config or RiskConfig()
-    risk = _risk(preferences, x_weights)
+    given = _Given(config.criterion, x_weights, reference)
+    risk = given.risk(preferences)
     return RiskReport(
         preferences=preferences,
         config=config,
         risk=risk,
-        by_x=_by_x(preferences, risk, config),
-        summary=_summary(preferences, risk, config, x_weights),
-        variants=_variants(preferences, risk, x_weights),
+        by_x=_by_x(preferences, risk, config, given),
+        summary=_summary(preferences, risk, config, given),
+        variants=_variants(preferences, risk, given),
         controls=_controls(preferences, risk),
         x_weights=x_weights,
+        reference=reference,
     )
 
 
-def _risk(preferences: Preferences, x_weights: np.ndarray | None = None) -> Risk:
-    """Risk by the papers' definition: templates weigh as their counts."""
-    p = preferences.by_class().p
-    return decompose(p, context_weights=preferences.counts, x_weights=x_weights)
+@dataclass(frozen=True)
+class _Given:
+    """What risks are computed with, beside preferences."""
+
+    criterion: Criterion = "linf"
+    x_weights: np.ndarray | None = None
+    reference: Reference | None = None
+
+    def risk(self, preferences: Preferences) -> Risk:
+        """Risk by the papers' definition: templates weigh as their counts."""
+        p = preferences.by_class().p
+        shares = None if self.reference is None else self.reference.shares
+        return decompose(
+            p,
+            context_weights=preferences.counts,
+            x_weights=self.x_weights,
+            reference=shares,
+            criterion=self.criterion,
+        )
+
+    def against_equality(self) -> _Given:
+        """The same against equal shares, on the scale of the reference."""
+        if self.reference is None:
+            return self
+        return replace(self, reference=self.reference.equal())
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFrame:
+def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig, given: _Given) -> pd.DataFrame:
     table = pd.DataFrame({"x": preferences.x, "r": risk.r, "r_p": risk.r_p, "r_v": risk.r_v})
     limits = x_intervals(risk, confidence=config.confidence)
     for number, name in enumerate(("r", "r_p", "r_v")):
@@ -263,69 +318,83 @@ def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFr
     tokens = preferences.record.words.tokens_of_x
     if tokens is not None:
         table["tokens"] = table["x"].map(tokens)
-    return table
+    if risk.reference is not None:
+        equal = given.against_equality().risk(preferences)
+        for name, values in {"r": equal.r, "r_p": equal.r_p, "r_v": equal.r_v}.items():
+            table[f"{name}_equality"] = values
+        shares = np.einsum("c,xcy->xy", risk.context_weights, risk.reference)
+        for number, label in enumerate(preferences.classes):
+            table[f"reference_{label}"] = shares[:, number]
+    return table.assign(criterion=risk.criterion, scale=risk.scale)
 
 
 def _summary(
-    preferences: Preferences, risk: Risk, config: RiskConfig, x_weights: np.ndarray | None
+    preferences: Preferences, risk: Risk, config: RiskConfig, given: _Given
 ) -> pd.DataFrame:
-    measured = {preferences.model: risk}
+    read = {preferences.model: preferences}
     if (pronouns := preferences.pronouns_alone()) is not None:
-        measured[f"{preferences.model}, he and she alone"] = _risk(pronouns, x_weights)
+        read[f"{preferences.model}, he and she alone"] = pronouns
+    name_of_reference = EQUALITY if given.reference is None else given.reference.name
+    measured = []
+    for name, of in read.items():
+        measured.append(("measured", name, name_of_reference, given.risk(of)))
+        if given.reference is not None:
+            measured.append((EQUALITY, name, EQUALITY, given.against_equality().risk(of)))
     rows: list[dict[str, Any]] = []
-    for name, found in measured.items():
-        row = {"row": "measured", "name": name, "R": found.R, "R_p": found.R_p, "R_v": found.R_v}
+    for kind, name, against, found in measured:
+        row = {"row": kind, "name": name, "R": found.R, "R_p": found.R_p, "R_v": found.R_v}
+        row["against"] = against
         for over, limits in risk_intervals(found, confidence=config.confidence).items():
             for quantity, (low, high) in zip(_QUANTITIES, limits.T, strict=True):
                 row |= {f"{quantity}_low_{over}": low, f"{quantity}_high_{over}": high}
         rows.append(row)
-    n_classes = len(preferences.classes)
-    references = reference_models(n_classes)
-    rng = generator(config.seed, 1)
-    random = references["randomly initialised"][0]
-    expected = float(finite_context_null(risk.context_weights, n_classes, rng=rng).mean())
-    references["the same, these templates"] = random, expected, random - expected
-    for name, values in references.items():
-        rows.append(
-            {"row": "reference", "name": name, **dict(zip(_QUANTITIES, values, strict=True))}
-        )
-    return pd.DataFrame(rows)
+    for name, values in reference_rows(risk, rng=generator(config.seed, 1)).items():
+        numbers = dict(zip(_QUANTITIES, values, strict=True))
+        rows.append({"row": "reference", "name": name, **numbers, "against": name_of_reference})
+    table = pd.DataFrame(rows).assign(criterion=risk.criterion, scale=risk.scale)
+    last = ["against", "criterion", "scale"]
+    return table[[*table.columns.drop(last), *last]]
 
 
-def _variants(preferences: Preferences, risk: Risk, x_weights: np.ndarray | None) -> pd.DataFrame:
+def _variants(preferences: Preferences, risk: Risk, given: _Given) -> pd.DataFrame:
     """Risk under the choices on which the papers or their code differ."""
-    p, counts = preferences.by_class().p, preferences.counts
+    p, counts, criterion = preferences.by_class().p, preferences.counts, given.criterion
+    own: dict[str, Any] = {
+        "reference": given.reference and given.reference.shares,
+        "criterion": criterion,
+    }
     risks = {}
     of_x: dict[str, np.ndarray | None] = {"uniform": None}
-    if x_weights is not None:
-        of_x["given"] = x_weights
+    if given.x_weights is not None:
+        of_x["given"] = given.x_weights
     for templates, w_c in (("counts", counts), ("uniform", None)):
         for label, w_x in of_x.items():
             name = f"template weights {templates}, x weights {label}"
-            risks[name] = decompose(p, context_weights=w_c, x_weights=w_x)
-    weights: dict[str, Any] = {"context_weights": counts, "x_weights": x_weights}
-    risks["aggregate mean"] = decompose(preferences.by_class("mean").p, **weights)
-    risks["criterion l2"] = decompose(p, criterion="l2", **weights)
-    risks["criterion l1"] = decompose(p, criterion="l1", **weights)
-    risks["words by the geometric mean of their tokens"] = _risk(
-        preferences.geometric_mean(), x_weights
-    )
-    rows: dict[str, tuple[float, ...]] = {
-        name: (found.R, found.R_p, found.R_v) for name, found in risks.items()
-    }
+            risks[name] = decompose(p, context_weights=w_c, x_weights=w_x, **own)
+    weights: dict[str, Any] = {"context_weights": counts, "x_weights": given.x_weights}
+    mean = preferences.by_class("mean").p
+    risks["aggregate mean"] = decompose(mean, **weights, **own)
+    for other in ("l3", "l2", "l1") if criterion == "linf" else ("linf", "l2", "l1"):
+        if other != criterion:
+            risks[f"criterion {other}"] = replace(given, criterion=other).risk(preferences)
+    risks["words by the geometric mean of their tokens"] = given.risk(preferences.geometric_mean())
+    if given.reference is not None:
+        risks["reference equality"] = given.against_equality().risk(preferences)
+    rows = [
+        (name, found.R, found.R_p, found.R_v, found.criterion, found.scale)
+        for name, found in risks.items()
+    ]
     n_classes = len(preferences.classes)
-    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (risk.R, risk.R_p, risk.R_v))
-    if n_classes == 2:
+    if given.reference is None:
+        R, R_p, R_v = ((n_classes - 1) * value for value in (risk.R, risk.R_p, risk.R_v))
+        rows.append(("scale bvf", R, R_p, R_v, criterion, "K p - 1"))
+    if n_classes == 2 and given.reference is None:
         # The code counts deviations to the side of the mean only: as much prejudice, and half of
         # the volatility, because what leans to the other side is as much.
         half = risk.R_v / 2
-        rows["definition one_sided"] = (risk.R_p + half, risk.R_p, half)
-    return pd.DataFrame(
-        [
-            {"variant": name, **dict(zip(_QUANTITIES, row, strict=True))}
-            for name, row in rows.items()
-        ]
-    )
+        name = "definition one_sided"
+        rows.append((name, risk.R_p + half, risk.R_p, half, criterion, risk.scale))
+    return pd.DataFrame(rows, columns=["variant", *_QUANTITIES, "criterion", "scale"])
 
 
 def _controls(preferences: Preferences, risk: Risk) -> dict[str, Any]:
@@ -347,6 +416,8 @@ def _controls(preferences: Preferences, risk: Risk) -> dict[str, Any]:
         "union_mass_median": float(middle),
         "union_mass_q95": float(high),
         "prompts_without_mass": int((mass == 0).sum()),
+        "criterion": risk.criterion,
+        "scale": risk.scale,
     }
 
 
@@ -366,13 +437,13 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
         if report.measure != first.measure:
             raise InputError(
                 f"{first_name} and {name} cannot be compared: they have other words, weights of "
-                "words, templates or classes"
+                "words, templates, classes, references or criteria"
             )
         weights = report.preferences.record.model.weights or name
         if weights in seen:
             raise InputError(f"{seen[weights]} and {name} have the same weights: one model, twice")
         seen[weights] = name
-    tables = [report.summary[report.summary["row"] == "measured"] for report in reports.values()]
+    tables = [report.summary[report.summary["row"] != "reference"] for report in reports.values()]
     references = first.summary[first.summary["row"] == "reference"]
     return pd.concat([*tables, references], ignore_index=True)
 
@@ -383,5 +454,5 @@ def risk_items(preferences: Preferences) -> pd.DataFrame:
     Returns:
         Columns ``x R R_p R_v``, whose means are the model's numbers.
     """
-    risk = _risk(preferences)
+    risk = _Given().risk(preferences)
     return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})

@@ -2,7 +2,8 @@
 
 A preference p[x, c, y] is the probability a model gives to class y (of words like "he" and "she")
 for the word x (an occupation) in the context template c. Its stereotype s is the deviation from
-the uniform preference, J the size of its positive part. The risk of x is the mean of J over
+the preference p* of a model without bias (uniform, or a reference of one's own), J the size of its
+positive part. The risk of x is the mean of J over
 contexts; its prejudice J of the mean stereotype, what remains when contexts are averaged out; its
 volatility the rest.
 
@@ -13,18 +14,18 @@ version "Bias and Volatility" ([BVF]). Where the two differ, see docs/method/pvf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from pvf.config import Criterion, norm_order
 from tda_bias.stats.clusters import cluster_mean, jackknife_mean
 from tda_bias.types import InputError
 
-Criterion = Literal["linf", "l2", "l1"]
-_ORDERS: dict[Criterion, float] = {"linf": np.inf, "l2": 2, "l1": 1}
 # A preference may be off from summing to 1 by this: float32 probabilities, renormalised.
 _SUM_TOLERANCE = 1e-5
+# A reference is of a file or a table, and may be off by this.
+REFERENCE_TOLERANCE = 1e-6
 # What is smaller is rounding.
 _ROUNDING = 1e-13
 # Draws of a model without prejudice.
@@ -44,6 +45,8 @@ class Risk:
         R: Mean of r over x; R_p and R_v likewise.
         mean_s: Mean stereotype over contexts.
         context_weights: They sum to 1, as ``x_weights`` do.
+        reference: The preference of a model without bias; None for the uniform one.
+        criterion: The norm in J.
     """
 
     s: Float[np.ndarray, "x context y"]
@@ -57,6 +60,13 @@ class Risk:
     mean_s: Float[np.ndarray, "x y"]
     context_weights: Float[np.ndarray, " context"]
     x_weights: Float[np.ndarray, " x"]
+    reference: Float[np.ndarray, "x context y"] | None = None
+    criterion: Criterion = "linf"
+
+    @property
+    def scale(self) -> str:
+        """What s is, as a formula; at most 1 without a reference, at most 1 / p* - 1 with one."""
+        return scale_of(self.reference is not None)
 
     @property
     def n_effective_contexts(self) -> float:
@@ -69,6 +79,7 @@ def decompose(
     *,
     context_weights: Float[np.ndarray, " context"] | None = None,
     x_weights: Float[np.ndarray, " x"] | None = None,
+    reference: Float[np.ndarray, "*x_context y"] | None = None,
     criterion: Criterion = "linf",
 ) -> Risk:
     """Split the risk of preferences into prejudice and volatility.
@@ -77,10 +88,15 @@ def decompose(
         p: Preferences; each ``p[x, context]`` sums to 1.
         context_weights: Not negative, for example template counts; uniform if None.
         x_weights: Not negative, for example numbers of employees; uniform if None.
-        criterion: Norm of the positive part; all published results have ``linf``.
+        reference: Preference p* of a model without bias, of the shape (y), (x, y) or
+            (x, context, y): s = p / p* - 1. None is the uniform preference on the scale that ends
+            at 1, (K p - 1) / (K - 1); a uniform reference gives K - 1 times as much.
+        criterion: Norm of the positive part: ``l1``, ``l2``, ... or ``linf``, which all published
+            results have. A larger k is a stronger aversion to risk.
 
     Raises:
-        InputError: if a preference does not sum to 1, or weights are unusable.
+        InputError: if a preference or a share of the reference does not sum to 1, a share is 0,
+            or weights or the criterion are unusable.
 
     Examples:
         One word, three contexts, two classes. Leaning by as much one way and the other is all
@@ -93,22 +109,37 @@ def decompose(
         >>> f"{risk.R:.2f} = {risk.R_p:.2f} + {risk.R_v:.2f}"
         '0.20 = 0.20 + 0.00'
 
-    Source: [PCF] equations 1-7, [BVF] section 3.
+        Against shares of 60 and 40 % the same preferences have no risk.
+
+        >>> decompose(np.array([[[0.6, 0.4]]]), reference=np.array([0.6, 0.4])).R
+        0.0
+
+    Source: [PCF] equations 1-7, [BVF] equations 1-7 and, for l^k, equation 10.
     """
     p = _checked_preferences(p)
     w_c = _weights(context_weights, p.shape[1], "context_weights")
     w_x = _weights(x_weights, p.shape[0], "x_weights")
-    s = stereotypes(p)
+    p_star = None if reference is None else _checked_reference(reference, p.shape)
+    s = stereotypes(p, p_star)
     mean_s = np.einsum("c,xcy->xy", w_c, s)
     J = positive_norm(s, criterion)
     r, r_p = J @ w_c, positive_norm(mean_s, criterion)
     r_v = _volatility(r, r_p)
     R, R_p, R_v = (float(value @ w_x) for value in (r, r_p, r_v))
-    return Risk(s, J, r, r_p, r_v, R, R_p, R_v, mean_s, w_c, w_x)
+    return Risk(s, J, r, r_p, r_v, R, R_p, R_v, mean_s, w_c, w_x, p_star, criterion)
 
 
-def stereotypes(p: Float[np.ndarray, "... y"]) -> Float[np.ndarray, "... y"]:
-    """Deviations from the uniform preference: at most 1, and 1 for certainty."""
+def scale_of(has_reference: bool) -> str:
+    """The formula of a stereotype, by whether it is one against a reference of one's own."""
+    return "p/p* - 1" if has_reference else "(K p - 1)/(K - 1)"
+
+
+def stereotypes(
+    p: Float[np.ndarray, "... y"], reference: Float[np.ndarray, "... y"] | None = None
+) -> Float[np.ndarray, "... y"]:
+    """Deviations from the reference, p / p* - 1; from the uniform one at most 1, for certainty."""
+    if reference is not None:
+        return np.asarray(p / reference - 1.0)
     classes = p.shape[-1]
     return np.asarray((classes * p - 1.0) / (classes - 1.0))
 
@@ -117,7 +148,13 @@ def positive_norm(
     s: Float[np.ndarray, "... y"], criterion: Criterion = "linf"
 ) -> Float[np.ndarray, "..."]:
     """J: a norm of the positive part along the last axis."""
-    return np.asarray(np.linalg.norm(np.maximum(s, 0.0), ord=_ORDERS[criterion], axis=-1))
+    k, positive = norm_order(criterion), np.maximum(s, 0.0)
+    if k <= 2 or np.isinf(k):
+        return np.asarray(np.linalg.norm(positive, ord=k, axis=-1))
+    # Relative to the largest: the k-th power of small numbers would be 0.
+    largest = positive.max(-1, keepdims=True)
+    share = np.divide(positive, largest, out=np.zeros_like(positive), where=largest > 0)
+    return np.asarray(largest[..., 0] * np.sum(share**k, axis=-1) ** (1.0 / k))
 
 
 def _volatility(
@@ -154,6 +191,31 @@ def _checked_preferences(p: Float[np.ndarray, "x context y"]) -> np.ndarray:
             "union mass first"
         )
     return array
+
+
+def _checked_reference(
+    given: Float[np.ndarray, "*x_context y"], shape: tuple[int, ...]
+) -> Float[np.ndarray, "x context y"]:
+    """A reference for every x and context."""
+    array, (x, _, classes) = np.asarray(given, dtype=float), shape
+    shapes = [(classes,), (x, classes), shape]
+    if array.shape not in shapes:
+        raise InputError(
+            f"`reference` must have the shape {', '.join(map(str, shapes[:2]))} or {shape}; "
+            f"got {array.shape}"
+        )
+    if not np.isfinite(array).all() or (array <= 0).any():
+        raise InputError(
+            "`reference` must hold shares above 0; against a share of 0 (or an undefined one) "
+            "every preference is infinite"
+        )
+    sums = array.sum(-1)
+    worst = np.unravel_index(np.argmax(np.abs(sums - 1.0)), sums.shape)
+    if abs(sums[worst] - 1.0) > REFERENCE_TOLERANCE:
+        where = f"[{', '.join(str(int(place)) for place in worst)}]" if worst else ""
+        raise InputError(f"`reference{where}` must sum to 1; it sums to {sums[worst]:.8g}")
+    by_context = array[:, None] if array.ndim == 2 else array
+    return np.broadcast_to(by_context, shape)
 
 
 # -- reference models ------------------------------------------------------------------------------
@@ -201,12 +263,59 @@ def finite_context_null(
     return np.concatenate(r_p)
 
 
+def reference_rows(
+    risk: Risk, *, rng: np.random.Generator
+) -> dict[str, tuple[float, float, float]]:
+    """R, R_p and R_v of the reference models on the scale of a risk, for its templates and words.
+
+    Against a reference of one's own the models are these: *stereotyped* ones are certain of a class
+    that is drawn with the probabilities p*, *randomly initialised* ones have preferences of a
+    Dirichlet distribution with the mean p* and the concentration K, which is the uniform one on the
+    simplex where p* is uniform. So none but the stereotyped one has prejudice, and certainty is
+    K - 1 in the mean. The last row is the randomly initialised model with these templates.
+    """
+    w_c, n_classes = risk.context_weights, risk.s.shape[2]
+    models = reference_models(n_classes)
+    random = models["randomly initialised"][0]
+    if risk.reference is None and risk.criterion == "linf":
+        expected = float(finite_context_null(w_c, n_classes, rng=rng).mean())
+    else:
+        random, expected = _random_models(risk, rng)
+    if risk.reference is not None:
+        shares = np.einsum("c,xcy->xy", w_c, risk.reference)
+        inverse = np.einsum("c,xcy->xy", w_c, 1.0 / risk.reference)
+        certain = float((shares * inverse).sum(1) @ risk.x_weights) - 1.0
+        models["stereotyped"] = certain, certain, 0.0
+        models["randomly stereotyped"] = n_classes - 1.0, 0.0, n_classes - 1.0
+    models["randomly initialised"] = random, 0.0, random
+    return models | {"the same, these templates": (random, expected, random - expected)}
+
+
+def _random_models(risk: Risk, rng: np.random.Generator) -> tuple[float, float]:
+    """Mean R and R_p of models whose preferences are drawn about the reference."""
+    shares = 1.0 / risk.s.shape[2] if risk.reference is None else risk.reference
+    concentration = np.broadcast_to(risk.s.shape[2] * np.asarray(shares), risk.s.shape)
+    drawn = []
+    for _ in range(-(-_NULL_DRAWS // len(risk.r))):
+        size = rng.standard_gamma(concentration)
+        of_draw = decompose(
+            size / size.sum(2, keepdims=True),
+            context_weights=risk.context_weights,
+            x_weights=risk.x_weights,
+            reference=risk.reference,
+            criterion=risk.criterion,
+        )
+        drawn.append((of_draw.R, of_draw.R_p))
+    R, R_p = np.mean(drawn, axis=0)
+    return float(R), float(R_p)
+
+
 # -- intervals -------------------------------------------------------------------------------------
 #
 # A template (or a word x) is a cluster: it is left out with everything that was read with it. Risks
 # are sizes above 0 and no means over templates, so the intervals are those of their logarithms, by
 # the jackknife. With few effective contexts prejudice is biased upwards and volatility downwards,
-# which no interval corrects. All are of the maximum norm.
+# which no interval corrects.
 
 
 def risk_intervals(
@@ -256,5 +365,5 @@ def _without_each(
     weighted_s, weighted_j = w[:, None] * risk.s[:, used], w * risk.J[:, used]
     r = (weighted_j.sum(1, keepdims=True) - weighted_j) / rest
     mean_s = (weighted_s.sum(1, keepdims=True) - weighted_s) / rest[:, None]
-    r_p = positive_norm(mean_s)
+    r_p = positive_norm(mean_s, risk.criterion)
     return w, np.stack([r.T, r_p.T, _volatility(r, r_p).T])

@@ -56,13 +56,24 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> TableSpec:
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
+    if (measure := measure_text(report)) is not None:
+        title += f" · {measure}"
     columns = [
         Column("model", lambda row: short_name(row["name"]), left=True),
+        *([Column("against", "{against}", left=True)] if report.reference is not None else []),
         Column("R", lambda row: _risk(row, "R")),
         Column("R_p prejudice", lambda row: _risk(row, "R_p")),
         Column("R_v volatility", lambda row: _risk(row, "R_v")),
     ]
-    return TableSpec(title, table, columns, faint=lambda row: row["row"] != "measured")
+    return TableSpec(title, table, columns, faint=lambda row: row["row"] == "reference")
+
+
+def measure_text(report: RiskReport) -> str | None:
+    """The criterion and scale of a risk; None for those of the papers' tables."""
+    risk = report.risk
+    if risk.reference is None and risk.criterion == "linf":
+        return None
+    return f"{risk.criterion} of s = {risk.scale}"
 
 
 def _risk(row: Row, quantity: str) -> str:
@@ -75,15 +86,20 @@ def extremes_table(report: RiskReport, top: int) -> TableSpec:
     """The x of weight that lean most to each side (two classes), or have the largest risk."""
     classes = report.preferences.classes
     columns = ["x", "r", "r_p", "r_v", *(f"s_{label}" for label in classes), "union_mass"]
+    if report.reference is not None:
+        columns += ["r_equality", *(f"reference_{label}" for label in classes)]
     if len(classes) == 2:
         ordered = report.of_weight.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
         middle = len(ordered) > 2 * top
         chosen = pd.concat([ordered.head(top), ordered.tail(top)]) if middle else ordered
         title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
     else:
-        columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
+        equality = ["r_equality"] if report.reference is not None else []
+        columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass", *equality]
         s = report.of_weight[[f"s_{label}" for label in classes]].max(axis=1)
         ordered = report.of_weight.assign(s=s)
         chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
         title = f"{report.model} · words with the largest risk"
+    if (measure := measure_text(report)) is not None:
+        title += f" · {measure}"
     return TableSpec.of(chosen[columns], title)

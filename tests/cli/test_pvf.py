@@ -170,3 +170,27 @@ def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_w
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     for option in (f"--x-weights {tmp_path / 'w.csv'}", "--confidence 0.8"):
         assert option in page
+
+
+def test_a_reference_and_a_norm_are_options_and_repeat_with_the_run(
+    scored, undrawn, tmp_path, capsys
+):
+    (tmp_path / "r.csv").write_text("x,women\ngirl,90\nboy,10\nteacher,70\nfriend,50\n")
+    asked = ["--reference", str(tmp_path / "r.csv"), "--criterion", "l3"]
+    command = ["pvf", "risk", str(scored / "run0"), *asked, "--out", str(tmp_path / "o")]
+    assert run(command) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in ("against equality", "l3 of s = p/p* - 1", "r.csv"):
+        assert text in printed
+    summary = pd.read_csv(tmp_path / "o" / "summary.csv")
+    assert summary["against"].tolist()[:2] == ["r.csv", "equality"]
+    assert run(["show", str(tmp_path / "o")]) == 0
+    assert "l3 of s = p/p* - 1" in " ".join(capsys.readouterr().out.split())
+    assert run(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert f"--reference {tmp_path / 'r.csv'}" in page
+    assert "--criterion l3" in page
+    assert run([*command[:3], "--criterion", "l0"]) == 2
+    assert "criterion" in capsys.readouterr().err
+    assert run([*command[:3], "--reference", "bls", "--out", str(tmp_path / "p")]) == 2
+    assert "no row for 'girl'" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """The decomposition and its intervals: reference numbers, the definition by loops, simulations."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from pvf.risk import (
     decompose,
     finite_context_null,
     reference_models,
+    reference_rows,
     risk_intervals,
     x_intervals,
 )
@@ -18,7 +21,7 @@ from tda_bias.types import InputError
 from tests.support.golden import GOLDEN
 
 FIELDS = {"r_x": "r", "r_x_p": "r_p", "r_x_v": "r_v"}
-CRITERIA = ("linf", "l1", "l2")
+CRITERIA = ("linf", "l1", "l2", "l3", "l7")
 
 
 def preferences(seed: int = 0, x: int = 3, contexts: int = 4, classes: int = 3) -> np.ndarray:
@@ -41,6 +44,13 @@ def of_model(risk):
         (preferences(), {"context_weights": np.array([1, -1, 1, 1])}, "must not be negative"),
         (preferences(), {"x_weights": np.array([1, np.nan, 1])}, "must not be .*undefined"),
         (preferences(), {"x_weights": np.zeros(3)}, "`x_weights` must not be .* all 0"),
+        (preferences(), {"reference": np.ones(2) / 2}, r"shape \(3,\), \(3, 3\) or \(3, 4, 3\)"),
+        (preferences(), {"reference": np.array([0.5, 0.5, 0.0])}, "shares above 0"),
+        (preferences(), {"reference": np.array([0.5, 0.3, 0.2 + 2e-6])}, "`reference` must sum"),
+        (preferences(), {"reference": np.full((3, 3), 0.3)}, r"`reference\[0\]` .* sums to 0.9"),
+        (preferences(), {"criterion": "l0"}, "l1, l2, l3, .* or linf; got 'l0'"),
+        (preferences(), {"criterion": "l2.5"}, "got 'l2.5'"),
+        (preferences(), {"criterion": "max"}, "got 'max'"),
     ],
 )
 def test_what_is_no_preference_or_weight_is_refused(p, weights, message):
@@ -92,13 +102,32 @@ def test_published_counts_have_the_known_effective_number(case):
 # -- the definition, and what must not matter ------------------------------------------------------
 
 
-@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from(CRITERIA))
-def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion):
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 5),
+    st.sampled_from(CRITERIA),
+    st.sampled_from([None, "y", "xy", "xcy"]),
+)
+def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion, reference):
     rng = np.random.default_rng(seed)
     p = preferences(seed, classes=classes)
     w_c, w_x = rng.random(4) + 0.1, rng.random(3) + 0.1
-    found = decompose(p, context_weights=w_c, x_weights=w_x, criterion=criterion)
+    axes = {"x": 3, "c": 4}
+    shares = rng.dirichlet(np.full(classes, 5), size=[axes[a] for a in (reference or "y")[:-1]])
+    found = decompose(
+        p,
+        context_weights=w_c,
+        x_weights=w_x,
+        criterion=criterion,
+        reference=shares if reference else None,
+    )
     k = float(criterion[1:])
+
+    def stereotype(x: int, c: int, y: int) -> float:
+        if reference is None:
+            return (classes * p[x, c, y] - 1) / (classes - 1)
+        place = {"y": (y,), "xy": (x, y), "xcy": (x, c, y)}[reference]
+        return p[x, c, y] / shares[place] - 1
 
     def size(s: list[float]) -> float:
         positive = [max(value, 0.0) for value in s]
@@ -106,7 +135,7 @@ def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion
 
     R = R_p = 0.0
     for x in range(3):
-        s = [[(classes * v - 1) / (classes - 1) for v in p[x, c]] for c in range(4)]
+        s = [[stereotype(x, c, y) for y in range(classes)] for c in range(4)]
         w = [value / sum(w_c) for value in w_c]
         r = sum(w[c] * size(s[c]) for c in range(4))
         r_p = size([sum(w[c] * s[c][y] for c in range(4)) for y in range(classes)])
@@ -115,7 +144,7 @@ def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion
         R_p += w_x[x] / sum(w_x) * r_p
     np.testing.assert_allclose(of_model(found), [R, R_p, R - R_p], atol=1e-12)
     assert (found.r_v >= 0).all()
-    assert 0 <= found.R <= 1
+    assert found.R >= 0
 
 
 @given(
@@ -148,6 +177,37 @@ def test_context_alone_makes_volatility_and_two_classes_know_one_norm(seed):
         np.testing.assert_allclose(found.J, np.abs(2 * p[..., 0] - 1), atol=1e-12)
 
 
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from(CRITERIA))
+def test_a_uniform_reference_is_k_minus_1_times_the_default_scale(seed, classes, criterion):
+    p = preferences(seed, classes=classes)
+    plain = decompose(p, criterion=criterion)
+    uniform = np.full(classes, 1 / classes)
+    for shape in (classes, (3, classes), p.shape):
+        found = decompose(p, criterion=criterion, reference=np.broadcast_to(uniform, shape))
+        np.testing.assert_allclose(found.s, (classes - 1) * plain.s, atol=1e-12)
+        np.testing.assert_allclose(of_model(found), (classes - 1) * of_model(plain), atol=1e-12)
+    assert decompose(p, reference=p).R == 0
+    assert (plain.scale, found.scale) == ("(K p - 1)/(K - 1)", "p/p* - 1")
+
+
+@given(st.integers(0, 10_000))
+def test_a_larger_k_gives_a_smaller_risk_down_to_the_largest_stereotype(seed):
+    p = preferences(seed, classes=4)
+    orders = ("l1", "l2", "l3", "l9", "l99", "l99999", "linf")
+    sizes = [decompose(p, criterion=k).J for k in orders]
+    for smaller_k, larger_k in pairwise(sizes):
+        assert (larger_k <= smaller_k + 1e-12).all()
+    np.testing.assert_allclose(sizes[-2], sizes[-1], rtol=1e-4)
+
+
+def test_l3_and_a_reference_have_the_values_worked_out_by_hand():
+    p, reference = np.array([[[0.5, 0.3, 0.2]]]), np.array([0.25, 0.2, 0.55])
+    # s = 1, 1/2, -7/11: J of l^3 is the cube root of 1 + 1/8.
+    found = decompose(p, reference=reference, criterion="l3")
+    np.testing.assert_allclose(found.s[0, 0], [1, 0.5, -7 / 11])
+    np.testing.assert_allclose([found.R, found.R_p, found.R_v], [1.125 ** (1 / 3)] * 2 + [0])
+
+
 # -- reference models ------------------------------------------------------------------------------
 
 
@@ -173,6 +233,35 @@ def test_each_reference_row_is_what_such_a_model_scores(n_classes):
         np.testing.assert_allclose(of_model(decompose(simulated[name])), expected, atol=0.03)
 
 
+@pytest.mark.parametrize("criterion", ["linf", "l3"])
+def test_reference_models_about_a_reference_are_what_such_models_score(criterion):
+    rng, x, contexts = np.random.default_rng(0), 40, 3000
+    shares = np.array([0.5, 0.3, 0.2])
+    classes = rng.choice(3, p=shares, size=(x, contexts))
+    more = {"reference": shares, "criterion": criterion}
+    rows = reference_rows(decompose(preferences(0, x, contexts), **more), rng=rng)
+    simulated = {
+        "ideally unbiased": np.broadcast_to(shares, (x, contexts, 3)),
+        "randomly stereotyped": np.eye(3)[classes],
+        "randomly initialised": rng.dirichlet(3 * shares, size=(x, contexts)),
+    }
+    for name, p in simulated.items():
+        np.testing.assert_allclose(of_model(decompose(p, **more)), rows[name], atol=0.06)
+    certain = decompose(np.eye(3)[:, None], x_weights=shares, **more)
+    np.testing.assert_allclose(of_model(certain), rows["stereotyped"], atol=1e-12)
+    np.testing.assert_allclose(rows["stereotyped"], [2, 2, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_reference_rows_of_a_uniform_reference_are_k_minus_1_times_the_others(classes):
+    p, rng = preferences(0, 5, 6, classes), np.random.default_rng
+    plain = reference_rows(decompose(p), rng=rng(0))
+    uniform = np.full(classes, 1 / classes)
+    found = reference_rows(decompose(p, reference=uniform), rng=rng(0))
+    for name, values in plain.items():
+        np.testing.assert_allclose(found[name], np.multiply(classes - 1, values), atol=0.02)
+
+
 def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
     """Two classes, ten equal contexts: sd of the mean of a uniform on [-1, 1], half normal."""
     drawn = finite_context_null(np.ones(10), 2, rng=np.random.default_rng(0))
@@ -188,16 +277,20 @@ def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
 # -- intervals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_intervals_over_templates_leave_each_out_of_the_definition(classes):
+@pytest.mark.parametrize(
+    ("classes", "more"),
+    [(2, {}), (3, {}), (3, {"criterion": "l3", "reference": np.array([0.2, 0.3, 0.5])})],
+)
+def test_intervals_over_templates_leave_each_out_of_the_definition(classes, more):
     p, counts, x_weights = preferences(0, 6, 7, classes), np.arange(1.0, 8), np.arange(1.0, 7)
-    risk = decompose(p, context_weights=counts, x_weights=x_weights)
+    risk = decompose(p, context_weights=counts, x_weights=x_weights, **more)
     without = [
         of_model(
             decompose(
                 np.delete(p, c, axis=1),
                 context_weights=np.delete(counts, c),
                 x_weights=x_weights,
+                **more,
             )
         )
         for c in range(7)
