@@ -224,6 +224,8 @@ def score(settings: ScoreSettings) -> Output:
     """Read word probabilities and save them; every later number needs no model."""
     import pandas as pd
 
+    from pvf.finding import mass_warning
+
     rows, lines = [], []
     for preferences, folder in _scored(settings):
         mass = preferences.by_class().union_mass
@@ -241,6 +243,7 @@ def score(settings: ScoreSettings) -> Output:
             f"{counted(mass.size, 'prompt')}, "
             f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, run.json)"
         )
+        lines += mass_warning(preferences)
     return Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
 
 

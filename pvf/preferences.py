@@ -47,6 +47,8 @@ class WordsRecord(RecordPart):
         shared_by_classes: Words in several classes, dropped from all.
         not_read: Words left out, with the reason.
         tokens_of_each: Tokens of every word of y.
+        tokens_by_template: The same for templates in which they are others: a word may stand there
+            without a space before it.
         tokens_of_x: Tokens that each x adds to a prompt.
         continued: Pairs of words of which the first begins the second.
     """
@@ -56,6 +58,7 @@ class WordsRecord(RecordPart):
     shared_by_classes: tuple[str, ...] = ()
     not_read: dict[str, str] = Field(default_factory=dict)
     tokens_of_each: dict[str, int]
+    tokens_by_template: dict[str, dict[str, int]] = Field(default_factory=dict)
     tokens_of_x: dict[str, int] | None = None
     continued: tuple[tuple[str, str], ...] = ()
 
@@ -210,7 +213,11 @@ class Preferences(Result):
 
         It takes away the penalty for long words, and what it adds up are no probabilities.
         """
-        log_prob = self.log_prob / [self.record.words.tokens_of_each[word] for word in self.words]
+        words = self.record.words
+        of_each = [
+            words.tokens_by_template.get(t.text, words.tokens_of_each) for t in self.templates
+        ]
+        log_prob = self.log_prob / np.array([[n[word] for word in self.words] for n in of_each])
         return replace(self, log_prob=log_prob, continued=np.zeros_like(log_prob))
 
     def _write(self, run: RunWriter) -> None:

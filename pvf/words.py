@@ -44,7 +44,11 @@ class WordClasses:
 
 @dataclass(frozen=True)
 class Template:
-    """A sentence with one ``[X]`` and, after it, one ``[Y]``; its count is its weight."""
+    """A sentence with one ``[X]`` and, after it, one ``[Y]``; its count is its weight.
+
+    Whether a space stands before the word in the slot is what the template says: "[X]说[Y]" has
+    none.
+    """
 
     text: str
     count: float
@@ -52,6 +56,11 @@ class Template:
     def prompt(self, word: str) -> str:
         """The text up to the slot of y, with x filled in and no space at the end."""
         return self.filled(word).split(Y_SLOT)[0].rstrip()
+
+    @property
+    def joint(self) -> str:
+        """What stands between the prompt and the word in the slot: a space, or nothing."""
+        return " " if self.text.split(Y_SLOT)[0][-1:].isspace() else ""
 
     def filled(self, word: str) -> str:
         """The text with x filled in."""

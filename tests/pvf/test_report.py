@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.finding import risk_finding
+from pvf.finding import mass_warning, risk_finding
 from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
 from pvf.report import (
@@ -130,6 +130,27 @@ def test_other_words_y_or_weights_of_x_are_another_measure_and_what_a_tokenizer_
     words = lacking.record.words.model_copy(update={"not_read": {"him": "several tokens"}})
     lacking = lacking.with_record(words=words)
     comparison({"a": first, "b": risk_report(lacking, x_weights=np.array(alike))})
+
+
+def test_hardly_any_mass_is_a_warning_that_names_the_likely_cause():
+    def warned(words, template, factor=1e-6):
+        made = made_up(words=words)
+        made = renamed(
+            made, templates=[Template(f"{template}{c}[Y]", 1.0) for c in ("", " ", "  ")]
+        )
+        return mass_warning(replace(made, log_prob=made.log_prob + np.log(factor)))
+
+    english, chinese = ("he", "him", "she"), ("他", "他们", "她")
+    assert warned(english, "The [X] said", factor=1.0) == []
+    (spaced,) = warned(chinese, "[X]说")
+    assert "has one before [Y]: write [X]说[Y]" in spaced
+    (joined,) = warned(english, "The [X] said")
+    assert "a template has no space before [Y]" in joined
+    made = made_up()
+    faint = replace(made, log_prob=made.log_prob - 20)
+    (other,) = mass_warning(faint)
+    assert "do not lead to these words" in other
+    assert other in risk_finding(risk_report(faint)).control
 
 
 # -- published rows --------------------------------------------------------------------------------
