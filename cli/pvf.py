@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pvf.preferences import Preferences
     from pvf.reference import Reference
     from pvf.report import RiskReport
+    from pvf.words import Template
 
 # Documents between two saves of an unfinished run of mining.
 _SAVE_EVERY = 50
@@ -205,12 +206,8 @@ def pvf(settings: PvfSettings) -> Output:
     words = load_words(settings.words).words
     weights = _weights(settings, words)
     templates = load_templates(settings.template_source)
-    reference = _reference(
-        settings,
-        words,
-        [template.text for template in templates],
-        tuple(load_classes(settings.attribute).classes),
-    )
+    classes = load_classes(settings.attribute)
+    reference = _reference(settings, words, templates, tuple(classes.classes), classes.printed)
     for folder in map(settings.folder, settings.model):
         if not settings.overwrite and (folder / "run.json").exists():
             refuse_other_risks(folder, part_of(settings, RiskConfig), weights, reference)
@@ -261,8 +258,9 @@ def risk(settings: RiskSettings) -> Output:
         reference = _reference(
             settings,
             preferences.x,
-            [template.text for template in preferences.templates],
+            preferences.templates,
             preferences.classes,
+            preferences.printed,
         )
         reports[name] = _report(preferences, settings, weights, reference, folders[name])
     return risks_shown(reports, folders, top=settings.top)
@@ -443,14 +441,19 @@ def _weights(settings: _RiskSettings, x: Sequence[str]) -> np.ndarray | None:
 
 
 def _reference(
-    settings: _RiskSettings, x: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+    settings: _RiskSettings,
+    x: Sequence[str],
+    templates: Sequence[Template],
+    classes: Sequence[str],
+    printed: bool,
 ) -> Reference | None:
     """Preferences that count as unbiased, where they are given."""
     from pvf.reference import load_reference
 
     if settings.reference is None:
         return None
-    return load_reference(settings.reference, x, templates, classes)
+    texts = [template.text for template in templates]
+    return load_reference(settings.reference, x, texts, classes, printed=printed)
 
 
 def _report(

@@ -76,7 +76,7 @@ def risk_finding(report: RiskReport) -> Finding:
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
             f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
+            f"{measured['R_v']:.3f}, of {report.preferences.classes_text(' and ')}{over}.{leaning}"
             f"{against}"
         ],
         control=[

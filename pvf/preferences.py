@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from pvf.config import ScoreConfig
-from pvf.words import Template
+from pvf.words import Template, is_printed
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RecordPart, RunRecord, SourceOfRun
@@ -143,7 +143,7 @@ class Preferences(Result):
         return (
             f"Preferences({self.model}: {len(self.x)} x, "
             f"{counted(len(self.templates), 'template')}, "
-            f"{counted(len(self.words), 'word')} of {', '.join(self.classes)})"
+            f"{counted(len(self.words), 'word')} of {self.classes_text(', ')})"
         )
 
     @property
@@ -160,6 +160,17 @@ class Preferences(Result):
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of y."""
         return tuple(self.record.read.classes)
+
+    @property
+    def printed(self) -> bool:
+        """Whether words and classes of y may be printed: not those of an offensive list."""
+        return is_printed(self.record.words.y.name, self.record.words.y.source)
+
+    def classes_text(self, joint: str) -> str:
+        """The names of the classes; their number where they are not printed."""
+        if self.printed:
+            return joint.join(self.classes)
+        return f"{counted(len(self.classes), 'class', 'classes')} of {self.record.words.y.name}"
 
     @property
     def words(self) -> tuple[str, ...]:

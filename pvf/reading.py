@@ -153,7 +153,7 @@ def _readable(
         for text in dict.fromkeys(before)
     }
     skipped = {word: why for of in listed.values() for word, why in of.skipped.items()}
-    same = {text: of.without(skipped, classes.name) for text, of in listed.items()}
+    same = {text: of.without(skipped, classes) for text, of in listed.items()}
     return [same[text] for text in before]
 
 
@@ -323,7 +323,7 @@ class WordTokens:
             )
         )
 
-    def without(self, skipped: Mapping[str, str], name: str) -> WordTokens:
+    def without(self, skipped: Mapping[str, str], classes: WordClasses) -> WordTokens:
         """The same without words that cannot be read in every template.
 
         Raises:
@@ -339,8 +339,8 @@ class WordTokens:
         for label, members in kept.items():
             if not members:
                 raise InputError(
-                    f"`classes` {name}: no word of {label!r} can be read in every template; some "
-                    "have a space before [Y] and some none: read them in two runs"
+                    f"`classes` {classes.name}: no word of {classes.said(label)} can be read in "
+                    "every template; some have a space before [Y] and some none: read them in two runs"
                 )
         tokens = tuple(own[word] for members in kept.values() for word in members)
         return WordTokens(kept, tokens, dict(skipped))
@@ -389,7 +389,7 @@ def word_tokens(
     """
     vocabulary = tokenizer.get_vocab() if forms == "bare" else {}
     written: dict[str, tuple[int, ...]] = {
-        word: _added_tokens(tokenizer, before, word)
+        word: _added_tokens(tokenizer, before, word, classes.printed)
         if forms == "word"
         else ((vocabulary[word],) if word in vocabulary else ())
         for members in classes.classes.values()
@@ -416,15 +416,16 @@ def word_tokens(
                 read[own] = word
         kept[label] = tuple(word for word in members if word not in skipped)
         if not kept[label]:
+            some = f"{', '.join(members[:3])}: " if classes.printed else ""
             raise InputError(
-                f"`classes` {classes.name}: no word of {label!r} can be read with this tokenizer "
-                f"and these settings ({', '.join(members[:3])}: {skipped[members[0]]})"
+                f"`classes` {classes.name}: no word of {classes.said(label)} can be read with this "
+                f"tokenizer and these settings ({some}{skipped[members[0]]})"
             )
     return WordTokens(kept, tuple(read), skipped)
 
 
-def _added_tokens(tokenizer: Any, before: str, word: str) -> tuple[int, ...]:
-    """The tokens that a word adds to a text before it.
+def _added_tokens(tokenizer: Any, before: str, word: str, printed: bool) -> tuple[int, ...]:
+    """The tokens that a word, which a message may name if ``printed``, adds to a text before it.
 
     Where a vocabulary has the end of that text and the word as one token, the word is written as
     after a line break: the text ends where the slot begins, whatever follows.
@@ -436,6 +437,7 @@ def _added_tokens(tokenizer: Any, before: str, word: str) -> tuple[int, ...]:
         unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in own
         if ids[: len(start)] == start and own and not unknown:
             return tuple(own)
+    said = repr(word) if printed else "a word"
     raise InputError(
-        f"`classes`: the tokenizer cannot write {word!r}; leave the word out or use another model"
+        f"`classes`: the tokenizer cannot write {said}; leave the word out or use another model"
     )

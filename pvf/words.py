@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -34,12 +34,21 @@ class WordList:
 
 @dataclass(frozen=True)
 class WordClasses:
-    """Two or more classes of words for y; ``shared`` stood in several and were dropped from all."""
+    """Two or more classes of words for y.
+
+    ``shared`` words stood in several classes and were dropped from all. A list that is not
+    ``printed`` is offensive: commands and messages name neither its words nor its classes.
+    """
 
     name: str
     source: str
     classes: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
+    printed: bool = True
+
+    def said(self, label: str) -> str:
+        """A class as messages name it."""
+        return repr(label) if self.printed else f"class {list(self.classes).index(label) + 1}"
 
 
 @dataclass(frozen=True)
@@ -102,10 +111,17 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
     published = packaged("classes.yaml")
     if source in published:
         entry = published[str(source)]
-        return _classes(str(source), entry["source"], entry["classes"])
+        found = _classes(str(source), entry["source"], entry["classes"])
+        return replace(found, printed=is_printed(found.name, found.source))
     text = read_text(source, setting="classes", named=tuple(published))
     content = parse_yaml(text, f"`classes` {source}")
     return _classes(Path(source).name, str(source), content)
+
+
+def is_printed(name: str, source: str) -> bool:
+    """Tell whether the words of a list may be printed; a user's own may."""
+    entry = packaged("classes.yaml").get(name, {})
+    return source != entry.get("source") or bool(entry.get("printed", True))
 
 
 def _classes(name: str, source: str, content: Any) -> WordClasses:
