@@ -340,7 +340,8 @@ class WordTokens:
             if not members:
                 raise InputError(
                     f"`classes` {classes.name}: no word of {classes.said(label)} can be read in "
-                    "every template; some have a space before [Y] and some none: read them in two runs"
+                    "every template; some have a space before [Y] and some none: read them in two "
+                    "runs"
                 )
         tokens = tuple(own[word] for members in kept.values() for word in members)
         return WordTokens(kept, tokens, dict(skipped))
