@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pvf.preferences import Preferences
     from pvf.reference import Reference
     from pvf.report import RiskReport
+    from pvf.words import Template
 
 # Documents between two saves of an unfinished run of mining.
 _SAVE_EVERY = 50
@@ -199,12 +200,8 @@ def pvf(settings: PvfSettings) -> Output:
     words = load_words(settings.words).words
     weights = _weights(settings, words)
     templates = load_templates(settings.template_source)
-    reference = _reference(
-        settings,
-        words,
-        [template.text for template in templates],
-        tuple(load_classes(settings.attribute).classes),
-    )
+    classes = load_classes(settings.attribute)
+    reference = _reference(settings, words, templates, tuple(classes.classes), classes.printed)
     for folder in map(settings.folder, settings.model):
         if not settings.overwrite and (folder / "run.json").exists():
             _refuse_other_risks(folder, settings, weights, reference)
@@ -232,6 +229,8 @@ def score(settings: ScoreSettings) -> Output:
     """Read word probabilities and save them; every later number needs no model."""
     import pandas as pd
 
+    from pvf.finding import mass_warning
+
     rows, lines = [], []
     for preferences, folder in _scored(settings):
         mass = preferences.by_class().union_mass
@@ -249,6 +248,7 @@ def score(settings: ScoreSettings) -> Output:
             f"{counted(mass.size, 'prompt')}, "
             f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, run.json)"
         )
+        lines += mass_warning(preferences)
     return Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
 
 
@@ -266,8 +266,9 @@ def risk(settings: RiskSettings) -> Output:
         reference = _reference(
             settings,
             preferences.x,
-            [template.text for template in preferences.templates],
+            preferences.templates,
             preferences.classes,
+            preferences.printed,
         )
         reports[name] = _report(preferences, settings, weights, reference, folders[name])
     return risks_shown(reports, folders, top=settings.top)
@@ -448,14 +449,19 @@ def _weights(settings: _RiskSettings, x: Sequence[str]) -> np.ndarray | None:
 
 
 def _reference(
-    settings: _RiskSettings, x: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+    settings: _RiskSettings,
+    x: Sequence[str],
+    templates: Sequence[Template],
+    classes: Sequence[str],
+    printed: bool,
 ) -> Reference | None:
     """Preferences that count as unbiased, where they are given."""
     from pvf.reference import load_reference
 
     if settings.reference is None:
         return None
-    return load_reference(settings.reference, x, templates, classes)
+    texts = [template.text for template in templates]
+    return load_reference(settings.reference, x, texts, classes, printed=printed)
 
 
 def _report(

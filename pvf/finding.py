@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from pvf.preferences import Preferences
 from pvf.report import EQUALITY, RiskReport
 from tda_bias.show.text import Finding, counted, interval_text
+
+# A mean union mass below it says more about the question than about the model.
+LEAST_MASS = 1e-4
+# Beginnings of the names of letters that are written without spaces between words.
+_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+
+
+def mass_warning(preferences: Preferences) -> list[str]:
+    """A warning where the listed words have hardly any probability, with the likely cause."""
+    mass = float(preferences.by_class().union_mass.mean())
+    if mass >= LEAST_MASS:
+        return []
+    letters = "".join(preferences.words)
+    unspaced = any(unicodedata.name(one, "").startswith(_WITHOUT_SPACES) for one in letters)
+    if unspaced and any(template.joint for template in preferences.templates):
+        cause = (
+            "its words are of a language without spaces, and a template has one before [Y]: write "
+            "[X]说[Y], not [X]说 [Y]"
+        )
+    elif not unspaced and not all(template.joint for template in preferences.templates):
+        cause = "a template has no space before [Y], so that the words continue the one before"
+    else:
+        cause = (
+            "the templates do not lead to these words (their form, capitals, language), or the "
+            "model does not know the language"
+        )
+    return [f"Warning: the mean union mass is {mass:.2g}, below {LEAST_MASS:g}. Likely {cause}."]
 
 
 def _power(null: float, low: float, high: float) -> str:
@@ -47,7 +76,7 @@ def risk_finding(report: RiskReport) -> Finding:
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
             f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
+            f"{measured['R_v']:.3f}, of {report.preferences.classes_text(' and ')}{over}.{leaning}"
             f"{against}"
         ],
         control=[
@@ -56,6 +85,7 @@ def risk_finding(report: RiskReport) -> Finding:
             f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
             f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
             f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+            *mass_warning(report.preferences),
         ],
         power=[_power(null["R_p"], low, high)],
         details=_details(n),

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from pvf.config import ScoreConfig
-from pvf.words import Template
+from pvf.words import Template, is_printed
 from tda_bias.show.text import counted
 from tda_bias.store.files import RECORD
 from tda_bias.store.record import RecordPart, RunRecord, SourceOfRun
@@ -47,6 +47,8 @@ class WordsRecord(RecordPart):
         shared_by_classes: Words in several classes, dropped from all.
         not_read: Words left out, with the reason.
         tokens_of_each: Tokens of every word of y.
+        tokens_by_template: The same for templates in which they are others: a word may stand there
+            without a space before it.
         tokens_of_x: Tokens that each x adds to a prompt.
         continued: Pairs of words of which the first begins the second.
     """
@@ -56,6 +58,7 @@ class WordsRecord(RecordPart):
     shared_by_classes: tuple[str, ...] = ()
     not_read: dict[str, str] = Field(default_factory=dict)
     tokens_of_each: dict[str, int]
+    tokens_by_template: dict[str, dict[str, int]] = Field(default_factory=dict)
     tokens_of_x: dict[str, int] | None = None
     continued: tuple[tuple[str, str], ...] = ()
 
@@ -140,7 +143,7 @@ class Preferences(Result):
         return (
             f"Preferences({self.model}: {len(self.x)} x, "
             f"{counted(len(self.templates), 'template')}, "
-            f"{counted(len(self.words), 'word')} of {', '.join(self.classes)})"
+            f"{counted(len(self.words), 'word')} of {self.classes_text(', ')})"
         )
 
     @property
@@ -157,6 +160,17 @@ class Preferences(Result):
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of y."""
         return tuple(self.record.read.classes)
+
+    @property
+    def printed(self) -> bool:
+        """Whether words and classes of y may be printed: not those of an offensive list."""
+        return is_printed(self.record.words.y.name, self.record.words.y.source)
+
+    def classes_text(self, joint: str) -> str:
+        """The names of the classes; their number where they are not printed."""
+        if self.printed:
+            return joint.join(self.classes)
+        return f"{counted(len(self.classes), 'class', 'classes')} of {self.record.words.y.name}"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -210,7 +224,11 @@ class Preferences(Result):
 
         It takes away the penalty for long words, and what it adds up are no probabilities.
         """
-        log_prob = self.log_prob / [self.record.words.tokens_of_each[word] for word in self.words]
+        words = self.record.words
+        of_each = [
+            words.tokens_by_template.get(t.text, words.tokens_of_each) for t in self.templates
+        ]
+        log_prob = self.log_prob / np.array([[n[word] for word in self.words] for n in of_each])
         return replace(self, log_prob=log_prob, continued=np.zeros_like(log_prob))
 
     def _write(self, run: RunWriter) -> None:

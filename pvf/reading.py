@@ -7,7 +7,7 @@ A word's probability is the product over its tokens. What prompts and words shar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -26,7 +26,7 @@ from tda_bias.models.requests import (
     MaskedRows,
     Request,
     as_trees,
-    gap_sources,
+    gap_token,
     mask_token,
     require_kind,
 )
@@ -40,8 +40,8 @@ _WORDS = 32
 # A row of a forward pass holds prompts of one word and what may follow them, up to so many tokens:
 # they share its beginning, and longer rows cost more attention than that saves.
 _ROW = 64
-# A word before the words of interest: their tokens are what it does not account for.
-_ANCHOR = "that"
+# A text before the words of interest: their tokens are what it does not account for.
+_WORD_START = "that "
 
 
 def score_preferences(
@@ -63,7 +63,7 @@ def score_preferences(
         ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
-    listed = _readable(model, config, templates, classes)
+    listed = _readable(model, config, words, templates, classes)
     reader = _Reader(model, config.batch_size, templates, listed)
     weights = model.weight_hash()
     read = read_blocks(
@@ -81,11 +81,11 @@ def score_preferences(
     record = PreferencesRecord(
         model=model_record(model, weights=weights),
         read_config=config,
-        words=_words_record(model, words, classes, listed),
+        words=_words_record(model, words, templates, classes, listed),
         read=ReadRecord(
             x=words.words,
             templates=tuple((template.text, template.count) for template in templates),
-            classes=listed.classes,
+            classes=listed[0].classes,
         ),
         prompts={
             "number": len(inputs),
@@ -97,16 +97,23 @@ def score_preferences(
 
 
 def _words_record(
-    model: LanguageModel, words: WordList, classes: WordClasses, listed: WordTokens
+    model: LanguageModel,
+    words: WordList,
+    templates: Sequence[Template],
+    classes: WordClasses,
+    listed: Sequence[WordTokens],
 ) -> WordsRecord:
+    of_each = [dict(zip(of.words, map(len, of.tokens), strict=True)) for of in listed]
+    by_template = zip(templates, of_each, strict=True)
     return WordsRecord(
         x=SourceRecord(name=words.name, source=words.source),
         y=SourceRecord(name=classes.name, source=classes.source),
         shared_by_classes=classes.shared,
-        not_read=listed.skipped,
-        tokens_of_each=dict(zip(listed.words, map(len, listed.tokens), strict=True)),
+        not_read=listed[0].skipped,
+        tokens_of_each=of_each[0],
+        tokens_by_template={t.text: own for t, own in by_template if own != of_each[0]},
         tokens_of_x=_tokens_of_x(model, words.words),
-        continued=listed.continued,
+        continued=tuple(sorted({pair for of in listed for pair in of.continued})),
     )
 
 
@@ -119,9 +126,13 @@ def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
 
 
 def _readable(
-    model: LanguageModel, config: ScoreConfig, templates: Sequence[Template], classes: WordClasses
-) -> WordTokens:
-    """The token sequences that a model of this kind can read in these templates."""
+    model: LanguageModel,
+    config: ScoreConfig,
+    words: WordList,
+    templates: Sequence[Template],
+    classes: WordClasses,
+) -> list[WordTokens]:
+    """The token sequences that a model of this kind can read, template by template."""
     require_kind(model, ("causal", "masked", "permutation", "seq2seq"), "words are read with")
     masked = model.kind == "masked"
     if masked:
@@ -132,7 +143,18 @@ def _readable(
                 f"`templates`: {model.kind} model {model.name} does not see what follows "
                 f"{Y_SLOT}; shorten {template.text!r}"
             )
-    return word_tokens(model.tokenizer, classes, forms=config.forms, one_token=masked)
+    before = [
+        _WORD_START if template.joint else template.prompt(words.words[0]) for template in templates
+    ]
+    listed = {
+        text: word_tokens(
+            model.tokenizer, classes, forms=config.forms, one_token=masked, before=text
+        )
+        for text in dict.fromkeys(before)
+    }
+    skipped = {word: why for of in listed.values() for word, why in of.skipped.items()}
+    same = {text: of.without(skipped, classes) for text, of in listed.items()}
+    return [same[text] for text in before]
 
 
 # -- readings --------------------------------------------------------------------------------------
@@ -145,15 +167,18 @@ class _Reader:
     model: LanguageModel
     batch_size: int
     templates: Sequence[Template]
-    listed: WordTokens
+    listed: Sequence[WordTokens]  # of each template
 
     def block(self, name: str, words: Sequence[str]) -> Block:
         """Some words x, which are read and saved together."""
-        depends_on = {
+        depends_on: dict[str, Any] = {
             "words": list(words),
             "templates": [template.text for template in self.templates],
-            "words of y": [list(sequence) for sequence in self.listed.tokens],
+            "words of y": [list(sequence) for sequence in self.listed[0].tokens],
         }
+        if not all(template.joint for template in self.templates):
+            tokens = [[list(sequence) for sequence in of.tokens] for of in self.listed]
+            depends_on["words of y by template"] = tokens
         size = len(words) * len(self.templates)
         return Block(name, size, lambda: depends_on, partial(self.read, words))
 
@@ -161,38 +186,42 @@ class _Reader:
         """Log-probabilities of a block as they are saved."""
         read = self._at_masks if self.model.kind == "masked" else self._after_prompts
         values = read(words, progress)
-        if not np.isfinite(values).all():
+        if not all(np.isfinite(of_template).all() for of_template in values):
             raise InputError(
                 f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
             )
-        log_prob, continued = self.listed.log_probs(values)
-        shape = (len(words), len(self.templates), len(self.listed.words))
-        return {
-            "log_prob": log_prob.reshape(shape),
-            "continued": continued.reshape(shape),
-        }
+        of_templates = [
+            listed.log_probs(own) for listed, own in zip(self.listed, values, strict=True)
+        ]
+        log_prob, continued = (np.stack(of, axis=1) for of in zip(*of_templates, strict=True))
+        return {"log_prob": log_prob, "continued": continued}
 
     def _after_prompts(
         self, words: Sequence[str], progress: Progress
-    ) -> Float[np.ndarray, "prompt token"]:
-        """Tokens of all words from left to right after the text before the slot."""
-        model, forms = self.model, self.listed.tokens
+    ) -> list[Float[np.ndarray, "x token"]]:
+        """By template: tokens of all words from left to right after the text before the slot."""
+        model = self.model
         texts = _prompts(words, self.templates)
         prompts = _prompt_ids(model, words, self.templates)
         together = 1
         if model.kind == "causal":
             # Prompts of one word share its beginning; a large tree of words makes long rows of it.
-            inner = {s[:n] for s in forms for n in range(1, len(s))}
-            together = max(1, min(len(self.templates), _ROW // (len(inner) + 4)))
+            inner = max(
+                len({s[:n] for s in of.tokens for n in range(1, len(s))}) for of in self.listed
+            )
+            together = max(1, min(len(self.templates), _ROW // (inner + 4)))
         requests = []
         for first in range(0, len(prompts), together):
             # The prompts themselves stand first in the tree: texts of which nothing is read, and
             # whose last token is therefore not run. Then every word after every one of them.
             batch = prompts[first : first + together]
-            ids = [[*prompt, *form] for prompt in batch for form in forms]
-            read = [
-                range(len(prompt), len(prompt) + len(form)) for prompt in batch for form in forms
+            read_after = [
+                (prompt, form)
+                for number, prompt in enumerate(batch, start=first)
+                for form in self.listed[number % len(self.templates)].tokens
             ]
+            ids = [[*prompt, *form] for prompt, form in read_after]
+            read = [range(len(prompt), len(prompt) + len(form)) for prompt, form in read_after]
             requests.append(
                 Request(
                     tuple([*([*prompt, 0] for prompt in batch), *ids]),
@@ -202,26 +231,30 @@ class _Reader:
                 )
             )
         scorer = Scorer(model, batch_size=self.batch_size, texts_per_tree=together)
-        trees, sources = as_trees(model, requests)
+        trees, _ = as_trees(model, requests)
+        sources = _inputs(model, words, self.templates) if model.kind == "seq2seq" else []
         values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
-        return values.reshape(len(prompts), -1)
+        ends = np.cumsum([sum(map(len, of.tokens)) for of in self.listed])
+        return np.split(values.reshape(len(words), -1), ends[:-1], axis=1)
 
     def _at_masks(
         self, words: Sequence[str], progress: Progress
-    ) -> Float[np.ndarray, "prompt token"]:
-        """The one token of every word at a mask in the slot's place."""
+    ) -> list[Float[np.ndarray, "x token"]]:
+        """By template: the one token of every word at a mask in the slot's place."""
         model, mask, rows, places = self.model, mask_token(self.model), MaskedRows(), []
-        for prompt in _inputs(model, words, self.templates):
+        for number, prompt in enumerate(_inputs(model, words, self.templates)):
             if prompt.count(mask) != 1:
                 text = model.tokenizer.decode(prompt)
                 raise InputError(f"the tokenizer does not find the mask in {text!r}")
             at = prompt.index(mask)
-            places += [rows.add(prompt, at, token) for (token,) in self.listed.tokens]
+            listed = self.listed[number % len(self.templates)]
+            places += [rows.add(prompt, at, token) for (token,) in listed.tokens]
         values = Scorer(model, batch_size=self.batch_size).log_probs(
             rows.trees(), progress=progress
         )
         read = np.array([values[row][place] for row, place in places])
-        return read.reshape(len(words) * len(self.templates), -1)
+        by_template = read.reshape(len(words), len(self.templates), -1)
+        return [by_template[:, number] for number in range(len(self.templates))]
 
 
 def _inputs(
@@ -229,7 +262,10 @@ def _inputs(
 ) -> list[list[int]]:
     """Token ids of every prompt, word by word: what a model (or its encoder) reads."""
     if model.kind == "seq2seq":
-        return gap_sources(model, _prompts(words, templates))
+        gap = gap_token(model)
+        sources = [f"{t.prompt(word)}{t.joint}{gap}" for word in words for t in templates]
+        read: list[list[int]] = model.tokenizer(sources)["input_ids"]
+        return read
     if model.kind != "masked":
         leading, _ = special_tokens_around(model.tokenizer)
         return [[*leading, *ids] for ids in _prompt_ids(model, words, templates)]
@@ -287,6 +323,29 @@ class WordTokens:
             )
         )
 
+    def without(self, skipped: Mapping[str, str], classes: WordClasses) -> WordTokens:
+        """The same without words that cannot be read in every template.
+
+        Raises:
+            InputError: if a class keeps no word.
+        """
+        if set(skipped) == set(self.skipped):
+            return self
+        own = dict(zip(self.words, self.tokens, strict=True))
+        kept = {
+            label: tuple(word for word in members if word not in skipped)
+            for label, members in self.classes.items()
+        }
+        for label, members in kept.items():
+            if not members:
+                raise InputError(
+                    f"`classes` {classes.name}: no word of {classes.said(label)} can be read in "
+                    "every template; some have a space before [Y] and some none: read them in two "
+                    "runs"
+                )
+        tokens = tuple(own[word] for members in kept.values() for word in members)
+        return WordTokens(kept, tokens, dict(skipped))
+
     def log_probs(
         self, values: Float[np.ndarray, "... token"]
     ) -> tuple[Float[np.ndarray, "... word"], Float[np.ndarray, "... word"]]:
@@ -318,18 +377,20 @@ def word_tokens(
     *,
     forms: Forms = "word",
     one_token: bool = False,
+    before: str = _WORD_START,
 ) -> WordTokens:
     """Token sequences of all words, each counted once; with ``one_token`` those of one token.
 
-    ``forms`` is ``word``: as at the start of a word; or ``bare``: the vocabulary's entry for the
-    letters, which in most tokenizers continues a word. Words without one are left out.
+    ``forms`` is ``word``: as after the text ``before``, by default at the start of a word; or
+    ``bare``: the vocabulary's entry for the letters, which in most tokenizers continues a word.
+    Words without one are left out.
 
     Raises:
         InputError: if a word becomes the unknown token, or a class keeps no word.
     """
     vocabulary = tokenizer.get_vocab() if forms == "bare" else {}
     written: dict[str, tuple[int, ...]] = {
-        word: _at_word_start(tokenizer, word)
+        word: _added_tokens(tokenizer, before, word, classes.printed)
         if forms == "word"
         else ((vocabulary[word],) if word in vocabulary else ())
         for members in classes.classes.values()
@@ -356,22 +417,28 @@ def word_tokens(
                 read[own] = word
         kept[label] = tuple(word for word in members if word not in skipped)
         if not kept[label]:
+            some = f"{', '.join(members[:3])}: " if classes.printed else ""
             raise InputError(
-                f"`classes` {classes.name}: no word of {label!r} can be read with this tokenizer "
-                f"and these settings ({', '.join(members[:3])}: {skipped[members[0]]})"
+                f"`classes` {classes.name}: no word of {classes.said(label)} can be read with this "
+                f"tokenizer and these settings ({some}{skipped[members[0]]})"
             )
     return WordTokens(kept, tuple(read), skipped)
 
 
-def _at_word_start(tokenizer: Any, word: str) -> tuple[int, ...]:
-    """The tokens that a word adds to a text before it."""
-    before = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]
-    ids = tokenizer(f"{_ANCHOR} {word}", add_special_tokens=False)["input_ids"]
-    own = ids[len(before) :]
-    unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in own
-    if ids[: len(before)] != before or not own or unknown:
-        raise InputError(
-            f"`classes`: the tokenizer cannot write {word!r}; leave the word out or use "
-            "another model"
-        )
-    return tuple(own)
+def _added_tokens(tokenizer: Any, before: str, word: str, printed: bool) -> tuple[int, ...]:
+    """The tokens that a word, which a message may name if ``printed``, adds to a text before it.
+
+    Where a vocabulary has the end of that text and the word as one token, the word is written as
+    after a line break: the text ends where the slot begins, whatever follows.
+    """
+    for text in (before, *(["\n"] if before != _WORD_START else [])):
+        start = tokenizer(text.rstrip(" "), add_special_tokens=False)["input_ids"]
+        ids = tokenizer(f"{text}{word}", add_special_tokens=False)["input_ids"]
+        own = ids[len(start) :]
+        unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in own
+        if ids[: len(start)] == start and own and not unknown:
+            return tuple(own)
+    said = repr(word) if printed else "a word"
+    raise InputError(
+        f"`classes`: the tokenizer cannot write {said}; leave the word out or use another model"
+    )

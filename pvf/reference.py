@@ -76,14 +76,19 @@ class Reference:
 
 
 def load_reference(
-    source: str | Path, x: Sequence[str], templates: Sequence[str], classes: Sequence[str]
+    source: str | Path,
+    x: Sequence[str],
+    templates: Sequence[str],
+    classes: Sequence[str],
+    *,
+    printed: bool = True,
 ) -> Reference:
     """Shares of classes from a CSV file, or official ones.
 
     A file has the columns ``x``, one for each class and perhaps ``template``; or, for the classes
     male and female, ``x,women`` with per cent. ``bls`` are the shares of women by occupation of the
     US Bureau of Labor Statistics (2015/16) that come with Winogender. Rows of other words or
-    templates do not count.
+    templates do not count. Classes that are not ``printed`` are not named in messages.
 
     Raises:
         InputError: naming the line or the word, if a column is missing or names no class, a share
@@ -100,12 +105,13 @@ def load_reference(
             raise InputError(f"{where} has no row")
     by_template = "template" in rows[0]
     shares: dict[tuple[str, str], list[float]] = {}
+    known = ", ".join(classes) if printed else f"the {len(classes)} of the run's list"
     for line, row in enumerate(rows, start=2):
         key = row["x"].strip(), row.get("template", "").strip()
         if key in shares:
             raise InputError(f"{where} line {line}: {key[0]!r} stands twice")
         columns = {name: row[name] for name in row if name not in ("x", "template")}
-        shares[key] = _shares(columns, classes, where, f"{where} line {line}")
+        shares[key] = _shares(columns, classes, where, f"{where} line {line}", known)
     used = templates if by_template else ("",)
     missing = [
         (word, template) for word in x for template in used if (word, template) not in shares
@@ -131,13 +137,15 @@ def _official_rows() -> list[dict[str, str]]:
     return [{"x": row[columns[0]], _WOMEN: row[columns[1]]} for row in rows]
 
 
-def _shares(columns: dict[str, str], classes: Sequence[str], where: str, line: str) -> list[float]:
-    """The shares of one row, in the order of the classes."""
+def _shares(
+    columns: dict[str, str], classes: Sequence[str], where: str, line: str, known: str
+) -> list[float]:
+    """The shares of one row, in the order of the classes; ``known`` names these in messages."""
     if set(columns) == {_WOMEN} and _WOMEN not in classes:
         if set(classes) != set(_MEN_AND_WOMEN):
             raise InputError(
                 f"{where} has shares of women, for the classes male and female; the run's are "
-                f"{', '.join(classes)}"
+                f"{known}"
             )
         women = _number(columns[_WOMEN], line, _WOMEN) / 100.0
         of_class = {"male": 1.0 - women, "female": women}
@@ -145,8 +153,9 @@ def _shares(columns: dict[str, str], classes: Sequence[str], where: str, line: s
         unknown = [name for name in columns if name not in classes]
         absent = [name for name in classes if name not in columns]
         if unknown or absent:
-            fault = f"{unknown[0]!r} is no class" if unknown else f"no column {absent[0]!r}"
-            raise InputError(f"{where}: {fault}; the classes are {', '.join(classes)}")
+            column = repr(absent[0]) if absent and absent[0] in known else "of one class"
+            fault = f"{unknown[0]!r} is no class" if unknown else f"no column {column}"
+            raise InputError(f"{where}: {fault}; the classes are {known}")
         of_class = {name: _number(value, line, name) for name, value in columns.items()}
     for name, value in of_class.items():
         if not value > 0:

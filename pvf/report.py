@@ -82,7 +82,7 @@ class RiskReport(Addition):
 
     def _shown(self) -> Mapping[str, pd.DataFrame]:
         columns = [name for name in self.summary if not str(name).endswith(("_x", "_both"))]
-        words = self.of_weight.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
+        words = self.printable().of_weight.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
         return {
             "risk, with intervals over templates": self.summary[columns],
             "words with the largest risk": words,
@@ -92,6 +92,33 @@ class RiskReport(Addition):
     def model(self) -> str:
         """Name of the model."""
         return self.preferences.model
+
+    def printable(self) -> RiskReport:
+        """The same as it may be printed: classes and words of an offensive list by number."""
+        if self.preferences.printed:
+            return self
+        record = self.preferences.record
+        number = {label: f"class {n}" for n, label in enumerate(self.preferences.classes, start=1)}
+        by_x = self.by_x.rename(
+            columns={
+                f"{part}_{label}": f"{part}_{said}"
+                for part in ("s", "reference")
+                for label, said in number.items()
+            }
+        )
+        classes = {number[label]: members for label, members in record.read.classes.items()}
+        read = record.read.model_copy(update={"classes": classes})
+        words = (
+            "words_not_read", "words_shared_by_classes", "words_that_begin_others"
+        )  # fmt: skip
+        counts = {name: len(self.controls[name]) for name in words}
+        controls = self.controls | {"classes": list(classes)}
+        return replace(
+            self,
+            preferences=self.preferences.with_record(read=read),
+            by_x=by_x.assign(toward=by_x["toward"].map(number)),
+            controls=controls | {name: [None] * count for name, count in counts.items()},
+        )
 
     @property
     def of_weight(self) -> pd.DataFrame:

@@ -21,6 +21,7 @@ def shown(report: RiskReport, folder: Path, *, top: int = 10) -> Output:
 
 def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top: int) -> Output:
     """One table for all models, then the extremes and controls of each."""
+    reports = {name: report.printable() for name, report in reports.items()}
     table = comparison(reports)
     found = {
         name: risk_finding(report).then(
@@ -52,7 +53,7 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> TableSpec:
     """R, R_p and R_v of every model, with intervals, above the reference models."""
     config, n = report.config, report.controls
     title = (
-        f"{' / '.join(n['classes'])} · {report.words} x, "
+        f"{report.preferences.classes_text(' / ')} · {report.words} x, "
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -36,17 +36,30 @@ class WordList:
 
 @dataclass(frozen=True)
 class WordClasses:
-    """Two or more classes of words for y; ``shared`` stood in several and were dropped from all."""
+    """Two or more classes of words for y.
+
+    ``shared`` words stood in several classes and were dropped from all. A list that is not
+    ``printed`` is offensive: commands and messages name neither its words nor its classes.
+    """
 
     name: str
     source: str
     classes: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
+    printed: bool = True
+
+    def said(self, label: str) -> str:
+        """A class as messages name it."""
+        return repr(label) if self.printed else f"class {list(self.classes).index(label) + 1}"
 
 
 @dataclass(frozen=True)
 class Template:
-    """A sentence with one ``[X]`` and, after it, one ``[Y]``; its count is its weight."""
+    """A sentence with one ``[X]`` and, after it, one ``[Y]``; its count is its weight.
+
+    Whether a space stands before the word in the slot is what the template says: "[X]说[Y]" has
+    none.
+    """
 
     text: str
     count: float
@@ -54,6 +67,11 @@ class Template:
     def prompt(self, word: str) -> str:
         """The text up to the slot of y, with x filled in and no space at the end."""
         return self.filled(word).split(Y_SLOT)[0].rstrip()
+
+    @property
+    def joint(self) -> str:
+        """What stands between the prompt and the word in the slot: a space, or nothing."""
+        return " " if self.text.split(Y_SLOT)[0][-1:].isspace() else ""
 
     def filled(self, word: str) -> str:
         """The text with x filled in."""
@@ -95,10 +113,17 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
     published = packaged("classes.yaml")
     if source in published:
         entry = published[str(source)]
-        return _classes(str(source), entry["source"], entry["classes"])
+        found = _classes(str(source), entry["source"], entry["classes"])
+        return replace(found, printed=is_printed(found.name, found.source))
     text = read_text(source, setting="classes", named=tuple(published))
     content = parse_yaml(text, f"`classes` {source}")
     return _classes(Path(source).name, str(source), content)
+
+
+def is_printed(name: str, source: str) -> bool:
+    """Tell whether the words of a list may be printed; a user's own may."""
+    entry = packaged("classes.yaml").get(name, {})
+    return source != entry.get("source") or bool(entry.get("printed", True))
 
 
 def _classes(name: str, source: str, content: Any) -> WordClasses:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pvf.config import ScoreConfig
-from pvf.reading import score_preferences
-from pvf.words import Template, WordClasses
+from pvf.reading import score_preferences, word_tokens
+from pvf.words import Template, WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
 from tests.support.literal import causal_steps, ids_of, log_softmax_at
@@ -170,6 +170,78 @@ def test_bare_forms_are_the_entries_without_the_word_start(tiny_lm, some_words, 
     assert found.log_prob[0, 0, 0] == pytest.approx(
         float(next_log_probs(model, ids)[bare]), rel=1e-5
     )
+
+
+# -- slots without a space -------------------------------------------------------------------------
+
+PRONOUNS = WordClasses("c", "test", {"male": ("他", "he"), "female": ("她", "she")}, ())
+MIXED = [Template("[X]说[Y]", 2), Template("The [X] said that [Y]", 1), Template("[X]是[Y]", 1)]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bloom", "t5", "bart", "xlnet"])
+def test_a_slot_has_the_space_that_its_template_has(tiny_lm, kind):
+    """Each word of each template by its own forward passes, whatever the other templates are."""
+    more = {"decoder_start_token_id": 1} if kind in ("t5", "bart") else {}
+    model = tiny_lm(kind, **more)
+    words = WordList("w", "test", ("工程师", "nurse"))
+    found = score_preferences(model, words, MIXED, PRONOUNS, config=ScoreConfig(batch_size=3))
+    for c, template in enumerate(MIXED):
+        alone = score_preferences(model, words, [template], PRONOUNS)
+        np.testing.assert_allclose(found.log_prob[:, c], alone.log_prob[:, 0], atol=1e-4)
+        if kind not in ("gpt2", "bloom"):
+            continue
+        for (i, x), (w, word) in product(enumerate(words.words), enumerate(found.words)):
+            before = ids_of(model.tokenizer, template.prompt(x))
+            whole = ids_of(model.tokenizer, template.text.replace("[X]", x).replace("[Y]", word))
+            assert whole[: len(before)] == before
+            expected = sum(causal_steps(model, whole, len(before)))
+            assert found.log_prob[i, c, w] == pytest.approx(expected, rel=1e-4)
+    assert found.record.words.tokens_of_each["他"] == 3
+    assert found.record.words.tokens_by_template[MIXED[1].text]["他"] == 4
+    geometric = found.geometric_mean().log_prob[..., found.words.index("他")]
+    np.testing.assert_allclose(
+        geometric, found.log_prob[..., found.words.index("他")] / np.array([3, 4, 3])
+    )
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_the_gap_of_an_encoder_has_no_space_either(tiny_lm, kind, monkeypatch):
+    model, texts = tiny_lm(kind, decoder_start_token_id=1), []
+
+    class Listening(Wrapped):
+        def __call__(self, given, **options):
+            texts.extend([given] if isinstance(given, str) else given)
+            return self._tokenizer(given, **options)
+
+    heard = LanguageModel(model.hf_model, Listening(model.tokenizer), kind)
+    score_preferences(heard, WordList("w", "test", ("工程师",)), MIXED, PRONOUNS)
+    assert "工程师说<extra_id_0>" in texts
+    assert "The 工程师 said that <extra_id_0>" in texts
+
+
+def test_a_mask_reads_the_token_that_stands_there(tiny_lm):
+    model = tiny_lm("bert")
+    classes = WordClasses("c", "test", {"a": ("he",), "b": ("man",)}, ())
+    templates = [Template("The [X]/[Y]", 1), Template("The [X] [Y]", 1)]
+    found = score_preferences(model, WordList("w", "t", ("nurse",)), templates, classes)
+    for c, text in enumerate(("The nurse/", "The nurse")):
+        before = ids_of(model.tokenizer, text)
+        steps = log_softmax_at(
+            model.hf_model, len(before), input_ids=[*before, model.tokenizer.mask_token_id]
+        )
+        for w, word in enumerate(("he", "man")):
+            (token,) = ids_of(model.tokenizer, f"{text}{' ' if c else ''}{word}")[len(before) :]
+            assert found.log_prob[0, c, w] == pytest.approx(float(steps[token]), rel=1e-4)
+
+
+def test_a_word_that_melts_into_the_text_before_it_is_written_as_after_a_line_break(subwords):
+    """The text ends where the slot begins, whatever a vocabulary would make of both."""
+    he, melted = ids_of(subwords, "he"), ids_of(subwords, "She")
+    assert melted[: len(ids_of(subwords, "S"))] == ids_of(subwords, "S")
+    classes = WordClasses("c", "test", {"a": ("e",), "b": ("n",)}, ())
+    listed = word_tokens(subwords, classes, before="h")
+    assert listed.tokens == (tuple(ids_of(subwords, "e")), tuple(ids_of(subwords, "n")))
+    assert len(he) == 1  # "h" and "e" together are one token
 
 
 # -- what cannot be used ---------------------------------------------------------------------------

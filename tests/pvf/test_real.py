@@ -1,12 +1,13 @@
 """The published words and templates on SmolLM2-135M."""
 
+import numpy as np
 import pytest
 import torch
 
 from pvf.config import RiskConfig
 from pvf.reading import score_preferences
 from pvf.report import risk_report
-from pvf.words import WordList, load_classes, load_templates, load_words
+from pvf.words import Template, WordClasses, WordList, load_classes, load_templates, load_words
 from tda_bias.models.load import load_language_model
 
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
@@ -68,3 +69,19 @@ def test_the_measured_risk_is_the_recorded_one_and_nurse_leans_to_she(pronouns):
     by_template = pronouns.by_class().p[..., 1]
     nurse, engineer = (by_template[pronouns.x.index(word)] for word in ("nurse", "engineer"))
     assert (nurse > engineer).all()
+
+
+def test_chinese_is_read_without_a_space_where_the_template_has_none(model):
+    classes = WordClasses("pronouns", "test", {"male": ("他",), "female": ("她",)}, ())
+    words = WordList("jobs", "test", ("工程师", "医生"))
+    risk = {}
+    for text in ("[X]说[Y]", "[X]说 [Y]"):
+        found = score_preferences(model, words, [Template(text, 1.0)], classes)
+        p, mass = found.by_class()
+        risk[text] = 2 * p[:, 0, 0] - 1, mass[:, 0]
+    s, mass = risk["[X]说[Y]"]
+    np.testing.assert_allclose(s, [0.2578, -0.0455], atol=1e-3)
+    np.testing.assert_allclose(mass, [2.46e-3, 7.07e-4], rtol=1e-2)
+    s, mass = risk["[X]说 [Y]"]
+    np.testing.assert_allclose(s, [0.9467, 0.1107], atol=1e-3)
+    np.testing.assert_allclose(mass, [3.51e-6, 4.96e-7], rtol=1e-2)

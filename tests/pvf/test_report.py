@@ -5,9 +5,12 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.finding import risk_finding
+from pvf.finding import mass_warning, risk_finding
 from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
+from pvf.preferences import SourceRecord
+from pvf.reading import word_tokens
+from pvf.reference import Reference, load_reference
 from pvf.report import (
     comparison,
     load_report,
@@ -16,9 +19,10 @@ from pvf.report import (
     risk_report,
 )
 from pvf.risk import decompose
-from pvf.words import Template, packaged
+from pvf.words import Template, load_classes, packaged
 from tda_bias.store.run import open_run
 from tda_bias.types import InputError
+from tdabias_cli.main import run
 from tests.support.preferences import as_published, made_up, renamed
 
 
@@ -130,6 +134,66 @@ def test_other_words_y_or_weights_of_x_are_another_measure_and_what_a_tokenizer_
     words = lacking.record.words.model_copy(update={"not_read": {"him": "several tokens"}})
     lacking = lacking.with_record(words=words)
     comparison({"a": first, "b": risk_report(lacking, x_weights=np.array(alike))})
+
+
+def test_hardly_any_mass_is_a_warning_that_names_the_likely_cause():
+    def warned(words, template, factor=1e-6):
+        made = made_up(words=words)
+        made = renamed(
+            made, templates=[Template(f"{template}{c}[Y]", 1.0) for c in ("", " ", "  ")]
+        )
+        return mass_warning(replace(made, log_prob=made.log_prob + np.log(factor)))
+
+    english, chinese = ("he", "him", "she"), ("他", "他们", "她")
+    assert warned(english, "The [X] said", factor=1.0) == []
+    (spaced,) = warned(chinese, "[X]说")
+    assert "has one before [Y]: write [X]说[Y]" in spaced
+    (joined,) = warned(english, "The [X] said")
+    assert "a template has no space before [Y]" in joined
+    made = made_up()
+    faint = replace(made, log_prob=made.log_prob - 20)
+    (other,) = mass_warning(faint)
+    assert "do not lead to these words" in other
+    assert other in risk_finding(risk_report(faint)).control
+
+
+def test_an_offensive_list_is_kept_in_files_and_never_printed(tmp_path, capsys):
+    listed = load_classes("disability")
+    names = tuple(listed.classes)
+    made = made_up(words=names, class_of=range(len(names)))
+    classes = {name: (name,) for name in names}
+    words = made.record.words.model_copy(
+        update={
+            "y": SourceRecord(name=listed.name, source=listed.source),
+            "not_read": {names[0]: "several tokens"},
+        }
+    )
+    read = made.record.read.model_copy(update={"classes": classes})
+    made = made.with_record(words=words, read=read)
+    report = risk_report(made, reference=Reference.of(np.full(7, 1 / 7), "even", "even.csv"))
+    report.save(tmp_path)
+    assert f"s_{names[2]}" in (tmp_path / "by_x.csv").read_text()
+    texts = [repr(made), repr(report), report._repr_html_()]
+    for options in ([], ["--verbose"], ["--format", "json"], ["--format", "csv"]):
+        assert run(["show", str(tmp_path), *options]) == 0
+        texts.append(capsys.readouterr().out)
+    assert "7 classes of disability" in texts[3]
+    assert "class 3" in "".join(texts)
+    printed = "\n".join(texts).lower()
+    assert [name for name in names if name in printed] == []
+    own = replace(listed, name="mine", source="mine.yaml", printed=True)
+    assert own.said(names[0]) == repr(names[0])
+
+
+def test_messages_do_not_name_an_offensive_list_either(subwords, tmp_path):
+    listed = load_classes("disability")
+    with pytest.raises(InputError, match="no word of class 1 can be read") as caught:
+        word_tokens(subwords, listed, one_token=True)
+    (tmp_path / "r.csv").write_text("x,else\ncook,1\n")
+    with pytest.raises(InputError, match="'else' is no class; .* the 7 of the run's") as other:
+        load_reference(tmp_path / "r.csv", ("cook",), (), tuple(listed.classes), printed=False)
+    for name in listed.classes:
+        assert name not in str(caught.value) + str(other.value)
 
 
 # -- published rows --------------------------------------------------------------------------------

@@ -17,7 +17,10 @@ def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of
     """Preferences with random word probabilities, for tests that need no model."""
     rng = np.random.default_rng(seed)
     log_prob = np.log(rng.uniform(0.001, 0.2, (n_x, n_contexts, len(words))))
-    of_class = [tuple(w for w, k in zip(words, class_of, strict=True) if k == n) for n in (0, 1)]
+    of_class = [
+        tuple(w for w, k in zip(words, class_of, strict=True) if k == n)
+        for n in sorted(set(class_of))
+    ]
     record = PreferencesRecord(
         model=ModelRecord(name=f"model-{seed}", weights=f"hash-{seed}", parameters=10 + seed),
         words=WordsRecord(
@@ -28,7 +31,7 @@ def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of
         read=ReadRecord(
             x=tuple(f"job{i}" for i in range(n_x)),
             templates=tuple((f"The [X] v{c} that [Y]", c + 1.0) for c in range(n_contexts)),
-            classes=dict(zip(("male", "female"), of_class, strict=True)),
+            classes=dict(zip(("male", "female", *words[2:]), of_class, strict=False)),
         ),
     )
     return Preferences(log_prob, np.zeros_like(log_prob), record)
