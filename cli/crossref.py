@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from tda_bias.paper.rankings import PublishedAgreement
 
 
+# Options of the other forms of the command, by form, and why they are none here.
+_OTHERS = {
+    "crossref": ({"scoring"}, "is read with --items alone"),
+    "crossref items": ({"stereoset", "rank_by"}, "is about targets, not --items"),
+    "crossref published": (
+        {"behaviour", "stereoset", "items", "scoring"},
+        "is not read with --published",
+    ),
+}
+
+
 class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
     """Settings of ``tdabias crossref``."""
 
@@ -82,8 +93,14 @@ class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
 
 def runs(settings: CrossrefSettings) -> Texts:
     """The runs that are compared, and what pins their tables."""
-    given = [settings.run, settings.behaviour, settings.stereoset]
-    opened = [open_run(folder) for folder in given if folder is not None]
+    refuse_options(settings, *_OTHERS[settings.form])
+    said = ("stereoset",) if settings.items else ("pvf", "unqover")
+    given = {"run": ("heads",), "behaviour": said, "stereoset": ("stereoset",)}
+    opened = [
+        open_run(folder, *commands)
+        for name, commands in given.items()
+        if (folder := getattr(settings, name)) is not None
+    ]
     pinned = " ".join(str(content_hash(run.record)) for run in opened)
     return Texts(opened, DataRecord(source="runs", revision=pinned))
 
@@ -95,7 +112,6 @@ def by_target(settings: CrossrefSettings, _: Texts, work: Work) -> CrossReferenc
     from tda_bias.plots.behaviour import targets_figure
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-    refuse_options(settings, {"scoring"}, "is read with --items alone")
     scores = StereoSetScores.load(settings.stereoset) if settings.stereoset else None
     result = cross_reference(
         HeadBias.load(settings.run),
@@ -117,7 +133,6 @@ def by_item(settings: CrossrefSettings, _: Texts, work: Work) -> ItemCrossRefere
     from tda_bias.crossref.item_crossref import cross_reference_items
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-    refuse_options(settings, {"stereoset", "rank_by"}, "is about targets, not --items")
     result = cross_reference_items(
         open_run(settings.run, "heads"),
         StereoSetScores.load(settings.said),
@@ -131,8 +146,6 @@ def by_published(settings: CrossrefSettings, _: Texts, work: Work) -> PublishedA
     from tda_bias.heads.result import HeadBias
     from tda_bias.paper.rankings import published_agreement
 
-    others = {"behaviour", "stereoset", "items", "scoring"}
-    refuse_options(settings, others, "is not read with --published")
     result = published_agreement(
         HeadBias.load(settings.run),
         str(settings.published),

@@ -24,11 +24,12 @@ from pvf.words import Template
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
-from tda_bias.plots import behaviour, figures, illustrations
+from tda_bias.plots import behaviour, diagrams, figures, illustrations
 from tda_bias.plots import heads as head_plots
 from tda_bias.plots.illustrations import calibration
 from tda_bias.store.record import HookedModelRecord, ModelRecord
 from tda_bias.store.result import save_figure
+from tda_bias.topology import persistence_diagrams
 from tests.support.answers import made_up_answers
 from tests.support.plotted import made_up_example, made_up_heads
 from tests.support.preferences import made_up as made_up_preferences
@@ -127,6 +128,10 @@ def curve():
     return pd.DataFrame(rows, columns=["ranking", "draw", "k", "log_ppl", "beta_test"])
 
 
+def flag():
+    return persistence_diagrams(np.tril(np.random.default_rng(0).random((5, 5))), "flag")[0]
+
+
 def frontier():
     rows = [(name, 0, check, 0.1 * check, 0.2) for name in WORDS[:2] for check in (0, 1)]
     return pd.DataFrame(rows, columns=["condition", "draw", "check", "perplexity", "beta"])
@@ -160,6 +165,8 @@ ALL = {
         Drawn(behaviour.plot_ablation, lambda: (ablation(),)),
         Drawn(behaviour.plot_prune_curve, lambda: (curve(),)),
         Drawn(behaviour.plot_conditions, lambda: (conditions(), frontier())),
+        Drawn(diagrams.plot_barcode, lambda: (flag(),)),
+        Drawn(diagrams.plot_diagram, lambda: (flag(),)),
         Drawn(illustrations.plot_attention, lambda: (EXAMPLE.tokens, EXAMPLE.patterns[0, 0])),
         Drawn(illustrations.plot_step_function, lambda: (EXAMPLE,)),
         Drawn(illustrations.plot_swap, tuple, {"axes": Figure().subplots(1, 2)}),
@@ -190,6 +197,8 @@ ALL = {
 }
 # Of these, no text is a name.
 NAMELESS = {
+    "plot_barcode",
+    "plot_diagram",
     "plot_items_against_twins",
     "plot_twin_differences",
     "plot_step_function",
