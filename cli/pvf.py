@@ -63,8 +63,9 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
     )
     words: str = Field(
         "occupations",
-        description="words x: occupations, StereoSet's targets (professions, people), winogender "
-        "(the default with --reference bls), or a file, one per line",
+        description="words x: occupations, titles (the earlier paper's), StereoSet's targets "
+        "(professions, people), winogender (the default with --reference bls), or a file, one per "
+        "line",
     )
     templates: str | None = Field(
         None,

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pvf.preferences import Preferences
 from pvf.report import EQUALITY, RiskReport
-from tda_bias.show.text import Finding, counted, interval_text
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 # A mean union mass below it says more about the question than about the model.
 LEAST_MASS = 1e-4
@@ -88,7 +89,7 @@ def risk_finding(report: RiskReport) -> Finding:
             *mass_warning(report.preferences),
         ],
         power=[_power(null["R_p"], low, high)],
-        details=_details(n),
+        details=[*_details(n), *_distributions(report.distributions)],
     )
 
 
@@ -116,3 +117,16 @@ def _details(n: Mapping[str, Any]) -> list[str]:
             "there)."
         )
     return details
+
+
+def _distributions(tests: pd.DataFrame) -> list[str]:
+    """A sentence for each claim about how a risk is distributed over words."""
+    lines = []
+    for row in tests.to_dict("records"):
+        needed = row["words_needed"]
+        more = f"; {needed:.0f} words would be needed" if needed == needed else ""
+        lines.append(
+            f"{row['quantity']} over {row['words']} words, {row['claim']}? {row['test']} "
+            f"{number_text(row['statistic'])}, p {p_text(row['p'])}: {row['found']}{more}."
+        )
+    return lines
