@@ -28,7 +28,7 @@ def mass_warning(preferences: Preferences) -> list[str]:
     unspaced = any(unicodedata.name(one, "").startswith(_WITHOUT_SPACES) for one in letters)
     if unspaced and any(template.joint for template in preferences.templates):
         cause = (
-            "its words are of a language without spaces, and a template has one before [Y]: write "
+            "the words are of a language without spaces, and a template has one before [Y]: write "
             "[X]说[Y], not [X]说 [Y]"
         )
     elif not unspaced and not all(template.joint for template in preferences.templates):
@@ -38,7 +38,9 @@ def mass_warning(preferences: Preferences) -> list[str]:
             "the templates do not lead to these words (their form, capitals, language), or the "
             "model does not know the language"
         )
-    return [f"Warning: the mean union mass is {mass:.2g}, below {LEAST_MASS:g}. Likely {cause}."]
+    return [
+        f"Warning: the mean union mass is {mass:.2g}, below {LEAST_MASS:g}. Likely cause: {cause}."
+    ]
 
 
 def _power(null: float, low: float, high: float) -> str:
