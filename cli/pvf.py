@@ -62,8 +62,9 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOpti
     )
     words: str = Field(
         "occupations",
-        description="words x: occupations, StereoSet's targets (professions, people), winogender "
-        "(the default with --reference bls), or a file, one per line",
+        description="words x: occupations, titles (the earlier paper's), StereoSet's targets "
+        "(professions, people), winogender (the default with --reference bls), or a file, one per "
+        "line",
     )
     templates: str | None = Field(
         None,

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pvf.preferences import Preferences
 from pvf.report import EQUALITY, RiskReport
-from tda_bias.show.text import Finding, counted, interval_text
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 # A mean union mass below it says more about the question than about the model.
 LEAST_MASS = 1e-4
@@ -27,7 +28,7 @@ def mass_warning(preferences: Preferences) -> list[str]:
     unspaced = any(unicodedata.name(one, "").startswith(_WITHOUT_SPACES) for one in letters)
     if unspaced and any(template.joint for template in preferences.templates):
         cause = (
-            "its words are of a language without spaces, and a template has one before [Y]: write "
+            "the words are of a language without spaces, and a template has one before [Y]: write "
             "[X]说[Y], not [X]说 [Y]"
         )
     elif not unspaced and not all(template.joint for template in preferences.templates):
@@ -37,7 +38,9 @@ def mass_warning(preferences: Preferences) -> list[str]:
             "the templates do not lead to these words (their form, capitals, language), or the "
             "model does not know the language"
         )
-    return [f"Warning: the mean union mass is {mass:.2g}, below {LEAST_MASS:g}. Likely {cause}."]
+    return [
+        f"Warning: the mean union mass is {mass:.2g}, below {LEAST_MASS:g}. Likely cause: {cause}."
+    ]
 
 
 def _power(null: float, low: float, high: float) -> str:
@@ -88,7 +91,7 @@ def risk_finding(report: RiskReport) -> Finding:
             *mass_warning(report.preferences),
         ],
         power=[_power(null["R_p"], low, high)],
-        details=_details(n),
+        details=[*_details(n), *_distributions(report.distributions)],
     )
 
 
@@ -116,3 +119,16 @@ def _details(n: Mapping[str, Any]) -> list[str]:
             "there)."
         )
     return details
+
+
+def _distributions(tests: pd.DataFrame) -> list[str]:
+    """A sentence for each claim about how a risk is distributed over words."""
+    lines = []
+    for row in tests.to_dict("records"):
+        needed = row["words_needed"]
+        more = f"; {needed:.0f} words would be needed" if needed == needed else ""
+        lines.append(
+            f"{row['quantity']} over {row['words']} words, {row['claim']}? {row['test']} "
+            f"{number_text(row['statistic'])}, p {p_text(row['p'])}: {row['found']}{more}."
+        )
+    return lines

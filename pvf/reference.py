@@ -105,7 +105,7 @@ def load_reference(
             raise InputError(f"{where} has no row")
     by_template = "template" in rows[0]
     shares: dict[tuple[str, str], list[float]] = {}
-    known = ", ".join(classes) if printed else f"the {len(classes)} of the run's list"
+    known = ", ".join(classes) if printed else f"{len(classes)} that are not named"
     for line, row in enumerate(rows, start=2):
         key = row["x"].strip(), row.get("template", "").strip()
         if key in shares:

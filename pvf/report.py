@@ -12,6 +12,7 @@ import pandas as pd
 from pydantic import Field
 
 from pvf.config import Criterion, RiskConfig
+from pvf.distributions import distribution_tests
 from pvf.preferences import Preferences, PreferencesRecord
 from pvf.reference import Reference, ReferenceRecord
 from pvf.risk import Risk, decompose, reference_rows, risk_intervals, x_intervals
@@ -31,7 +32,7 @@ _QUANTITIES = ("R", "R_p", "R_v")
 # What preferences are held against without a reference: equal ones.
 EQUALITY = "equality"
 _SETTINGS = "risk.json"
-_TABLES = ("by_x", "summary", "variants")
+_TABLES = ("by_x", "summary", "variants", "distributions")
 
 
 class RiskSettings(RecordPart):
@@ -57,6 +58,7 @@ class RiskReport(Addition):
         summary: R, R_p and R_v of the model with intervals, of its pronouns alone where there are
             any, the same against equality where there is a reference, and of the reference models.
         variants: The same under the other choices of the papers and their code, one at a time.
+        distributions: Tests of the papers' claims on how r_p and r_v are distributed over words.
         x_weights: Weight of each x as it was given; None for uniform ones.
         x_weights_file: The file that they are of, so that the run says how to repeat it.
         reference: Preferences of a model without bias; None for equal ones.
@@ -72,6 +74,7 @@ class RiskReport(Addition):
     by_x: pd.DataFrame
     summary: pd.DataFrame
     variants: pd.DataFrame
+    distributions: pd.DataFrame
     controls: dict[str, Any]
     x_weights: np.ndarray | None = None
     x_weights_file: str | None = None
@@ -86,6 +89,7 @@ class RiskReport(Addition):
         return {
             "risk, with intervals over templates": self.summary[columns],
             "words with the largest risk": words,
+            "distributions over words": self.distributions,
         }
 
     @property
@@ -296,10 +300,16 @@ def risk_report(
         by_x=_by_x(preferences, risk, config, given),
         summary=_summary(preferences, risk, config, given),
         variants=_variants(preferences, risk, given),
+        distributions=distribution_tests(*_of_weight(risk)),
         controls=_controls(preferences, risk),
         x_weights=x_weights,
         reference=reference,
     )
+
+
+def _of_weight(risk: Risk) -> tuple[np.ndarray, np.ndarray]:
+    """r_p and r_v of the words with a weight."""
+    return risk.r_p[risk.x_weights > 0], risk.r_v[risk.x_weights > 0]
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,9 @@ def load_words(source: str | Path = "occupations") -> WordList:
     """Words for x.
 
     ``source`` is ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
-    profession, and of race and religion as persons), ``winogender`` (60), or a text
-    file with one word per line; empty lines and what follows a ``#`` do not count.
+    profession, and of race and religion as persons), ``winogender`` (60), ``titles``
+    (all of the earlier paper's), or a text file with one word per line; empty lines and what
+    follows a ``#`` do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.

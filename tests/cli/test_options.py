@@ -182,7 +182,7 @@ def test_a_file_of_the_whole_serves_its_part_and_wrong_names_are_still_refused(t
     ("name", "settings"),
     [
         ("paper_gpt2", HeadsSettings), ("quick", HeadsSettings), ("pvf_gender", PvfSettings),
-        ("pvf_race", PvfSettings), ("pvf_religion", PvfSettings),
+        ("pvf_race", PvfSettings), ("pvf_religion", PvfSettings), ("pvf_disability", PvfSettings),
         ("unqover_gender", UnqoverSettings),
     ],
 )  # fmt: skip

@@ -20,7 +20,10 @@ def weights_of(path):
 # -- what is published -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "count"), [("occupations", 120), ("professions", 30)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("occupations", 120), ("professions", 30), ("winogender", 60), ("titles", 257)],
+)
 def test_published_words_are_complete(name, count):
     found = load_words(name)
     assert len(set(found.words)) == len(found.words) == count
@@ -106,7 +109,7 @@ def test_an_unusable_file_is_refused_in_one_line(tmp_path, load, text, message):
 @pytest.mark.parametrize(
     ("load", "known"),
     [
-        (load_words, "occupations, professions, people, winogender"),
+        (load_words, "occupations, professions, people, winogender, titles"),
         (load_classes, "gender, pronouns, race, religion, disability"),
         (load_templates, "gender, race"),
     ],
