@@ -457,10 +457,11 @@ def _reference(
     printed: bool,
 ) -> Reference | None:
     """Preferences that count as unbiased, where they are given."""
-    from pvf.reference import load_reference
-
     if settings.reference is None:
         return None
+
+    from pvf.reference import load_reference
+
     texts = [template.text for template in templates]
     return load_reference(settings.reference, x, texts, classes, printed=printed)
 
