@@ -137,7 +137,7 @@ class Asked:
     texts: Texts
 
     def identity(self, settings: AblateSettings, config: BaseModel) -> dict[str, Any]:
-        """What finished parts depend on: the run, and how heads are ablated in passes of a size."""
+        """The settings that must be unchanged for parts on disk to be reused."""
         how = settings.model_dump(include={"ablation", "precision", "batch_size"})
         weights = self.heads.record.model.weights
         run = {"weights": weights, "category": self.category, "rank_by": self.heads.rank_by}
@@ -145,7 +145,7 @@ class Asked:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the record says of the twins."""
+        """The twins, for the record of the run; None if there are none."""
         twins = self.texts.twins
         return {"twins": None if twins is None else twins.record()}
 

@@ -92,17 +92,17 @@ class CrossrefSettings(CrossrefConfig, ItemCrossrefConfig, RunSettings):
 
 
 def runs(settings: CrossrefSettings) -> Texts:
-    """The runs that are compared, and what pins their tables."""
+    """Check that the runs are those the form compares, and pin the content of their tables."""
     refuse_options(settings, *_OTHERS[settings.form])
     said = ("stereoset",) if settings.items else ("pvf", "unqover")
     given = {"run": ("heads",), "behaviour": said, "stereoset": ("stereoset",)}
-    opened = [
-        open_run(folder, *commands)
+    records = [
+        open_run(folder, *commands).record
         for name, commands in given.items()
         if (folder := getattr(settings, name)) is not None
     ]
-    pinned = " ".join(str(content_hash(run.record)) for run in opened)
-    return Texts(opened, DataRecord(source="runs", revision=pinned))
+    pinned = " ".join(str(content_hash(record)) for record in records)
+    return Texts((), DataRecord(source="runs", revision=pinned))
 
 
 def by_target(settings: CrossrefSettings, _: Texts, work: Work) -> CrossReference:

@@ -105,7 +105,7 @@ class DebiasSettings(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is trained on and measured, read before the model is loaded."""
+    """The training and evaluation texts, read before the model is loaded."""
 
     source: Source[Triple]
     record: DataRecord

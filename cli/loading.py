@@ -98,7 +98,7 @@ def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[di
 
 @dataclass(frozen=True)
 class Texts:
-    """What a model is to read, and the source."""
+    """The texts for a model, the record of their source, and their twins."""
 
     items: Any
     record: DataRecord

@@ -54,7 +54,7 @@ class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRu
 
     @property
     def subject(self) -> str:
-        """What is read."""
+        """The name of the set of pairs, or of its file."""
         return self.set_ if self.set_ in SETS else Path(self.set_).stem
 
     @property

@@ -37,7 +37,7 @@ class StereoSetSettings(
 
     @property
     def subject(self) -> str:
-        """What is read."""
+        """The category."""
         return self.category
 
     @property

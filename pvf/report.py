@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _QUANTITIES = ("R", "R_p", "R_v")
-# What preferences are held against without a reference: equal ones.
+# Without a reference, preferences are compared with equal ones.
 EQUALITY = "equality"
 _SETTINGS = "risk.json"
 _TABLES = ("by_x", "summary", "variants", "distributions")
@@ -150,7 +150,7 @@ class RiskReport(Addition):
 
     @property
     def against(self) -> str:
-        """What the preferences are held against: ``equality``, or the name of the reference."""
+        """The name of the reference for the preferences; ``equality`` without one."""
         return EQUALITY if self.reference is None else self.reference.name
 
     def save(

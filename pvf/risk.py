@@ -3,9 +3,8 @@
 A preference p[x, c, y] is the probability a model gives to class y (of words like "he" and "she")
 for the word x (an occupation) in the context template c. Its stereotype s is the deviation from
 the preference p* of a model without bias (uniform, or a reference of one's own), J the size of its
-positive part. The risk of x is the mean of J over
-contexts; its prejudice J of the mean stereotype, what remains when contexts are averaged out; its
-volatility the rest.
+positive part. The risk of x is the mean of J over contexts; its prejudice J of the mean stereotype,
+what remains when contexts are averaged out; its volatility the rest.
 
 Sources: "Prejudice and Caprice" (arXiv 2402.15481, here [PCF]), equations 1-7, and its later
 version "Bias and Volatility" ([BVF]). Where the two differ, see docs/method/pvf.md.
