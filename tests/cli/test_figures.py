@@ -73,7 +73,7 @@ def test_a_risk_of_the_papers_words_alone_stands_beside_theirs(tmp_path, capsys)
         assert run([*command, "--format", "json"]) == 0
         captured = capsys.readouterr()
         printed = json.loads(captured.out)
-        assert printed["tables"] == 9
+        assert printed["tables"] == 10
         assert all((out / name).is_file() for one in printed["figures"] for name in one["files"])
         [said] = [line for line in printed["not_drawn"] if "risk_gender" in line]
         assert said.startswith(f"{own} in risk_gender: words x are others than the papers' 120")

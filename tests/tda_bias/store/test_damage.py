@@ -48,7 +48,7 @@ USED: dict[str, Callable[[Path], object]] = {
 # Files for people to look at, which no command reads.
 LOOKED_AT = {
     "heads": ("heads.csv", "summary.csv"),
-    "pvf": ("summary.csv", "variants.csv", "controls.csv"),
+    "pvf": ("summary.csv", "variants.csv", "distributions.csv"),
     "unqover": ("groups.csv", "subjects.csv", "summary.csv"),
 }
 
