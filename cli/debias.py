@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 from rich.console import Console
 
 from tda_bias.config import Config
-from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
+from tda_bias.debias.protocol import PRESETS, Protocol, protocol_of
 from tda_bias.pairs import PairSet
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub

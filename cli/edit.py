@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tda_bias.ablation.edits import EditedModel, EditRule
     from tda_bias.heads.result import HeadBias, HeadsRecord
 
-_HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
 _PROBES = 3
 # What chooses among the heads of a run.
@@ -95,8 +93,7 @@ class EditSettings(BatchOption, DeviceOption, OutputSettings):
     @classmethod
     def _looks_like_a_head(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not _HEAD.fullmatch(name):
-                raise ValueError(f"must look like L5H3 (layer 5, head 3, from 0); got {name!r}")
+            HeadId.of(name)
         return value
 
 
@@ -229,9 +226,7 @@ def _chosen(settings: EditSettings) -> Chosen:
         return Chosen(heads, str(model), str(settings.heads), *found_in)
     if settings.model is None:
         raise InputError("`model` is missing; give --model")
-    parsed = [_HEAD.fullmatch(name) for name in settings.head]
-    heads = [HeadId(int(match[1]), int(match[2])) for match in parsed if match]
-    return Chosen(heads, settings.model, "the command line")
+    return Chosen([HeadId.of(name) for name in settings.head], settings.model, "the command line")
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:

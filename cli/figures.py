@@ -120,7 +120,7 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
         """Folder of the page; the run itself goes to ``heads`` inside it."""
         return self.out or Path("runs") / folder_name(self.model) / "reproduce"
 
-    def heads(self) -> HeadsSettings:
+    def of_heads(self) -> HeadsSettings:
         """The run of ``tdabias heads``."""
         return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
 
@@ -128,7 +128,7 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
 def reproduce(settings: ReproduceSettings) -> Output:
     """Run the heads as the paper did, and write the page."""
     start = time.perf_counter()
-    completed("heads", settings.heads(), shared=False)
+    completed("heads", settings.of_heads(), shared=False)
 
     import pandas as pd
 

@@ -6,9 +6,18 @@ default and description stand there alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from tda_bias.store.identity import Changes
 from tda_bias.types import (
@@ -18,10 +27,28 @@ from tda_bias.types import (
     MAX_SEED,
     Adjust,
     Edges,
+    HeadId,
     PValue,
     RankBy,
     Summary,
 )
+
+
+def _split(value: Any) -> Any:
+    """Names or numbers with commas between them, or ``none``."""
+    if value in ("none", ["none"], ("none",)):
+        return ()
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple):
+        return value
+    parts = [item.split(",") if isinstance(item, str) else [item] for item in several]
+    flat = [item.strip() if isinstance(item, str) else item for part in parts for item in part]
+    if len(set(flat)) < len(flat):
+        raise ValueError(f"must name nothing twice; got {value!r}")
+    return tuple(flat)
+
+
+WithCommas = BeforeValidator(_split)
 
 
 class Config(BaseModel):
@@ -60,6 +87,14 @@ class ConfidenceOption(Config):
     )
 
 
+def _known_summary(name: str) -> str:
+    """One of the summaries, or a function by its module."""
+    if name not in get_args(Summary) and not re.fullmatch(r"[\w.]+:\w+", name):
+        allowed = ", ".join(get_args(Summary))
+        raise ValueError(f"must be one of {allowed}, or module:function; got {name!r}")
+    return name
+
+
 class HeadBiasConfig(BatchOption, SeedOption):
     """Settings of ``head_bias``; every value is written to the run record."""
 
@@ -79,11 +114,17 @@ class HeadBiasConfig(BatchOption, SeedOption):
         description="weight of an edge: the attention, or the norm of what the head writes from "
         "that token (attention times the norm of its value through the output matrix)",
     )
-    summary: Summary = Field(
+    summary: Annotated[str, AfterValidator(_known_summary)] = Field(
         "graph",
         description="what is compared of a pattern: graph (births and deaths of its graph "
-        "filtration, smoothed to one number of steps, as published), or graph-exact (the same sets "
-        "by their exact 2-Wasserstein distances)",
+        "filtration, smoothed to one number of steps, as published), graph-exact (the same sets by "
+        "their exact 2-Wasserstein distances), flag (persistence landscapes of its flag complex), "
+        "flag-wasserstein (Wasserstein distances of these diagrams, for the heads that --heads "
+        "names), attention (what the continuation pays to the target and to its context), or "
+        "module:function of your own",
+    )
+    heads: Annotated[tuple[str, ...], WithCommas] = Field(
+        (), description="with --summary flag-wasserstein: the heads to compare, as L5H3,L7H0"
     )
     adjust: Adjust = Field(
         "none",
@@ -96,6 +137,24 @@ class HeadBiasConfig(BatchOption, SeedOption):
         "with twins where there are any), location (z of the location test), or a published map, "
         "which ranks heads by their noise",
     )
+
+    @field_validator("heads")
+    @classmethod
+    def _look_like_heads(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(HeadId.of(name)) for name in names)
+
+    @model_validator(mode="after")
+    def _fits_the_summary(self) -> HeadBiasConfig:
+        if self.heads and self.summary != "flag-wasserstein":
+            raise ValueError(
+                f"`heads` is for the summary flag-wasserstein; {self.summary} reads all heads"
+            )
+        if self.edges == "output" and self.summary.startswith("flag"):
+            raise ValueError(
+                f"`summary` {self.summary} needs weights from 0 to 1, which output edges have not; "
+                "use graph, graph-exact, or edges attention"
+            )
+        return self
 
 
 class StartOption(Config):

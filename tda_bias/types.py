@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,8 @@ ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
 
 Attention = Literal["causal", "bidirectional"]
 Edges = Literal["attention", "output"]
-Summary = Literal["graph", "graph-exact"]
+GraphSummary = Literal["graph", "graph-exact"]
+Summary = Literal["graph", "graph-exact", "flag", "flag-wasserstein", "attention"]
 Ablation = Literal["mean", "zero"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
@@ -62,6 +64,18 @@ class HeadId:
 
     def __str__(self) -> str:
         return f"L{self.layer}H{self.head}"
+
+    @classmethod
+    def of(cls, name: str) -> HeadId:
+        """The head of a name, as it prints.
+
+        Raises:
+            ValueError: if it is no name of a head.
+        """
+        match = re.fullmatch(r"L(\d{1,4})H(\d{1,4})", name, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"must look like L5H3 (layer 5, head 3, from 0); got {name!r}")
+        return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Int
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from tda_bias.config import WithCommas
 from tda_bias.stats.seeds import generator
 from tda_bias.store.hashes import text_hash
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
@@ -54,21 +55,6 @@ RATES: dict[How, tuple[float, ...]] = {
 }
 
 
-def _split(value: Any) -> Any:
-    """Names or numbers with commas between them, or ``none``."""
-    if value in ("none", ["none"], ("none",)):
-        return ()
-    several = [value] if isinstance(value, str) else value
-    if not isinstance(several, list | tuple):
-        return value
-    parts = [item.split(",") if isinstance(item, str) else [item] for item in several]
-    flat = [item.strip() if isinstance(item, str) else item for part in parts for item in part]
-    if len(set(flat)) < len(flat):
-        raise ValueError(f"must name nothing twice; got {value!r}")
-    return tuple(flat)
-
-
-WithCommas = BeforeValidator(_split)
 _Weight = Annotated[float, Field(ge=0, le=1000)]
 
 

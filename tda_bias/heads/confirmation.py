@@ -254,12 +254,13 @@ def _maps(
     n, contrast = result.versions.n, result.contrast
     dims = contrast.location.shape[0]
     if by == "location":
-        rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
+        rows = contrast.rows()
         if twins:
             draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
             null = location_under_exchange(draws, rows)
         else:
-            null = location_under_flips(random_signs((n_resamples, n), rng), rows[:n])
+            signs = random_signs((n_resamples, n), rng)
+            null = location_under_flips(signs, rows.of(slice(n)))
         observed = contrast.location_twin if twins else contrast.location
         mean = observed.reshape(dims, -1).mean(0), null.reshape(n_resamples, dims, -1).mean(1)
         return np.nan_to_num(mean[0], nan=1.0), np.nan_to_num(mean[1], nan=1.0)

@@ -10,10 +10,11 @@ import pandas as pd
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.summaries import kind_of
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.types import Edges, HeadId, Summary
+from tda_bias.types import Edges, HeadId
 
 # Rankings that are z-values of a test, and the test.
 TESTS = {"evidence": "dispersion test", "location": "location test"}
@@ -34,6 +35,8 @@ def heads_finding(
     c = _controls(result, category)
     if c.twins is None:
         power = "Not known without twins."
+    elif c.negative_share is not None:
+        power = "Not known for distances that are of no vectors."
     elif c.twins.smallest_share < 1:
         power = (
             f"A head whose contexts share {c.twins.smallest_share:.0%} of the difference that is "
@@ -69,17 +72,7 @@ def ranking_name(result: HeadBias, category: str) -> str:
 
 def weights_said(config: HeadBiasConfig) -> str:
     """What an edge weighs and what is compared, after the name of a ranking, but for the usual."""
-    return _edges_said(config.edges) + _summary_said(config.summary)
-
-
-def _summary_said(summary: Summary) -> str:
-    match summary:
-        case "graph":
-            return ""
-        case "graph-exact":
-            return ", exact distances"
-        case _:
-            assert_never(summary)
+    return _edges_said(config.edges) + kind_of(config.summary).said
 
 
 def _edges_said(edges: Edges) -> str:
@@ -150,6 +143,13 @@ def _control_lines(c: ControlsRecord) -> list[str]:
         ]
     else:
         lines = [f"No twins: wording and length are in every difference of {c.category}."]
+    if c.negative_share is not None:
+        lines.append(
+            f"Only the {counted(c.heads, 'head')} that were named were compared, and corrected "
+            "for: if a run on these texts chose them, these p describe and test nothing. "
+            f"{c.negative_share:.0%} of the eigenvalues of the distances, by size, are of no "
+            "vectors; nothing was clipped."
+        )
     lines.append(
         f"Reliability over contexts (two random halves of every group's): "
         f"{number_text(c.reliability)}. Over targets: `tdabias confirm`."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +19,17 @@ from tda_bias.heads.group_statistic import (
     VersionProducts,
     Versions,
     contrast,
+    negative_share,
     ratio,
     relative_difference,
     statistic_from_gram,
     version_products,
 )
+from tda_bias.heads.summaries import source_hash
 from tda_bias.stats.correlation import spearman
 from tda_bias.store.identity import identity
-from tda_bias.topology.gram import products_of
-from tda_bias.topology.persistence import births_deaths
-from tda_bias.types import Attention, Summary
+from tda_bias.topology.vectors import Sampler
+from tda_bias.types import Attention
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig
@@ -50,6 +50,8 @@ class GroupResult:
         length_statistic: S of uniform attention at the same lengths.
         halves: ``relative`` and each statistic of ``split_half_contrast``, of random halves of the
             contexts.
+        negative: Share of the eigenvalues of the texts' products that no vectors have, by size;
+            None where they are of vectors.
         provenance: When and how the patterns were taken, for the run record.
     """
 
@@ -64,6 +66,7 @@ class GroupResult:
     length_statistic: Float[np.ndarray, " dim"]
     halves: Mapping[str, Float[np.ndarray, "split half dim layer head"]]
     provenance: dict[str, Any]
+    negative: Float[np.ndarray, "dim layer head"] | None = None
 
     @property
     def has_twins(self) -> bool:
@@ -91,6 +94,7 @@ class GroupResult:
             length_statistic=arrays["length_statistic"],
             halves=part_of(arrays, "halves"),
             provenance=json.loads(str(arrays["provenance"])),
+            negative=arrays.get("negative"),
         )
 
 
@@ -107,7 +111,8 @@ def part_identity(
 ) -> dict[str, Any]:
     """Settings that a saved group depends on; tests and rankings are made from it afterwards."""
     about = {"format": 4, "model": model, "weights": weights, "dtype": dtype}
-    return {**about, **identity(config)}
+    source = source_hash(config.summary)
+    return {**about, **identity(config), **({"summary_source": source} if source else {})}
 
 
 # -- from inner products ---------------------------------------------------------------------------
@@ -120,22 +125,28 @@ def layer_numbers(
     member: Bool[np.ndarray, "split half context"],
     *,
     lengths: Int[np.ndarray, "context 2"] | None = None,
+    euclidean: bool = True,
 ) -> dict[str, np.ndarray]:
     """All numbers of some layers and one dimension, named as in ``GroupResult.from_arrays``.
 
     ``gram`` and ``sums`` are those of ``gram_matrices``, ``member`` of ``random_halves``;
     ``lengths`` are tokens of the stereotype and the anti-stereotype texts, where a linear effect of
-    length is to be taken out. The last axis of the arrays is the row: layer, head.
+    length is to be taken out. Without ``euclidean`` the products may be of no vectors. The last
+    axis of the arrays is the row: layer, head.
     """
-    products = version_products(gram, layout)
-    statistic = statistic_from_gram(gram, layout)
+    products = version_products(gram, layout, euclidean=euclidean)
+    statistic = statistic_from_gram(gram, layout, euclidean=euclidean)
     if lengths is not None:
         statistic = adjust_for_length(statistic, lengths)
     halves = {"relative": split_half_relative(gram, layout, member, lengths)}
     halves |= split_half_contrast(products, layout.versions, member)
+    of_twins = vars(contrast(products))
+    if euclidean:
+        del of_twins["signature"]
     return {
         **{f"statistic.{name}": values for name, values in vars(statistic).items()},
-        **{f"contrast.{name}": values for name, values in vars(contrast(products)).items()},
+        **{f"contrast.{name}": values for name, values in of_twins.items()},
+        **({} if euclidean else {"negative": negative_share(gram)}),
         **{f"halves.{name}": values.astype(np.float32) for name, values in halves.items()},
         "item_sums": (sums[:, layout.stereotype_of_version] - sums[:, layout.anti_of_version]).T,
     }
@@ -167,23 +178,24 @@ def _of_rank(factor: np.ndarray, rank: int) -> np.ndarray:
 
 
 def length_statistic(
-    n_steps: Sequence[int],
-    n_tokens: Int[np.ndarray, "context role"],
+    sampler: Sampler,
+    lengths: Int[np.ndarray, " text"],
+    layout: GroupLayout,
     attention: Attention,
-    summary: Summary = "graph",
 ) -> Float[np.ndarray, " dim"]:
     """S if every head spread its attention evenly: what lengths alone produce.
 
-    NaN where the unrelated texts are all of one length, or there are none.
+    The sampler is a new one, for a single head; ``lengths`` are those of all texts in the order of
+    ``layout``. NaN where the unrelated texts are all of one length, or there are none.
     """
-    values = np.full(len(n_steps), np.nan)
-    n = len(n_tokens)
-    for dim, steps in enumerate(n_steps if n_tokens.shape[1] > 2 else ()):
-        sets = [uniform_sets(size, attention)[dim] for size in n_tokens.T.ravel().tolist()]
-        offsets = np.cumsum([0, *map(len, sets)])
-        gram, _ = products_of(summary)(np.concatenate(sets)[None], offsets, steps)
-        values[dim] = statistic_from_gram(gram.numpy(), GroupLayout(n, n)).S[0]
-    return values
+    for text, n in enumerate(lengths.tolist()):
+        pattern = torch.from_numpy(uniform_pattern(n, attention))[None, None, None]
+        sampler.add(pattern, torch.tensor([text]), torch.tensor([n]))
+    (grams,) = sampler.layers()
+    statistics = [
+        statistic_from_gram(gram.numpy(), layout, euclidean=sampler.euclidean) for gram, _ in grams
+    ]
+    return np.array([statistic.S[0] for statistic in statistics])
 
 
 # -- length of the texts, and random halves of the contexts ----------------------------------------
@@ -193,14 +205,12 @@ def length_statistic(
 _BLOCK = 4_000_000
 
 
-@cache
-def uniform_sets(n_tokens: int, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
-    """Births and deaths of a head that attends to all tokens it can see alike."""
+def uniform_pattern(n_tokens: int, attention: Attention) -> Float[np.ndarray, "query key"]:
+    """The pattern of a head that attends to all tokens it can see alike."""
     pattern = np.ones((n_tokens, n_tokens))
     if attention == "causal":
         pattern = np.tril(pattern)
-    sets = births_deaths(pattern / pattern.sum(1, keepdims=True), attention=attention)
-    return sets.births, sets.deaths
+    return np.asarray(pattern / pattern.sum(1, keepdims=True))
 
 
 def adjust_for_length(stat: GroupStatistic, n_tokens: Int[np.ndarray, "n 2"]) -> GroupStatistic:

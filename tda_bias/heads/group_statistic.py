@@ -18,7 +18,9 @@ is free of it. Two statistics come in a form without and a form with twins:
     dispersion difference of the mean squared distances to a centre, and that of the triples minus
                that of the twins, over their sum
 
-All of it follows from the Gram matrix of the step functions of a group.
+All of it follows from the Gram matrix of the step functions of a group, or of whatever else is read
+from its patterns. A matrix made of distances that no vectors have is indefinite: then nothing is
+clipped at 0, and what is not positive has no ratio.
 
 Source: Varadarajan & Songdechakraiwut, section 2.3 (S); docs/method/heads.md derives the identity.
 """
@@ -210,9 +212,11 @@ def group_statistic(
 
 
 def statistic_from_gram(
-    gram: Float[np.ndarray, "... text text"], layout: GroupLayout
+    gram: Float[np.ndarray, "... text text"], layout: GroupLayout, *, euclidean: bool = True
 ) -> GroupStatistic:
     """The same from inner products about any common origin over the number of steps.
+
+    Without ``euclidean`` the products may be of no vectors, and squares below 0.
 
     Raises:
         InputError: if there are fewer than 2 contexts, or the products hold NaN.
@@ -226,20 +230,26 @@ def statistic_from_gram(
     both = gram[..., : 2 * n, : 2 * n]
     towards = both.mean(-1)
     q = squares[..., : 2 * n] - 2 * towards + towards.mean(-1, keepdims=True)
-    q_s, q_a = (np.maximum(q[..., part], 0.0) for part in (layout.stereotype, layout.anti))
+    q_s, q_a = (_squares(q[..., part], euclidean) for part in (layout.stereotype, layout.anti))
     inside, across = (
         gram[..., layout.stereotype, layout.stereotype].mean((-2, -1))
         + gram[..., layout.anti, layout.anti].mean((-2, -1)),
         gram[..., layout.stereotype, layout.anti].mean((-2, -1)),
     )
-    off_centre = np.maximum(inside - 2 * across, 0.0) / 4
+    off_centre = _squares(inside - 2 * across, euclidean) / 4
     var_u = np.full(off_centre.shape, np.nan)
     if layout.n_unrelated:
         unrelated = gram[..., layout.unrelated, layout.unrelated]
         spread = squares[..., layout.unrelated].mean(-1) - unrelated.mean((-2, -1))
         # Identical texts: what is left of the difference is rounding.
         var_u = np.where(spread > _ROUNDING_OF_VARIANCE * squares.max(-1), spread, 0.0)
-    return _statistic(np.moveaxis(q_s, -1, 0), np.moveaxis(q_a, -1, 0), off_centre, var_u)
+    q_s, q_a = np.moveaxis(q_s, -1, 0), np.moveaxis(q_a, -1, 0)
+    return _statistic(q_s, q_a, off_centre, var_u, euclidean=euclidean)
+
+
+def _squares(values: np.ndarray, euclidean: bool) -> np.ndarray:
+    """Squared distances: below 0 only by rounding, unless they are of no vectors."""
+    return np.maximum(values, 0.0) if euclidean else values
 
 
 def _statistic(
@@ -247,13 +257,15 @@ def _statistic(
     q_a: Float[np.ndarray, "n ..."],
     off_centre: Float[np.ndarray, "..."],
     var_u: Float[np.ndarray, "..."],
+    *,
+    euclidean: bool = True,
 ) -> GroupStatistic:
     mean_s, mean_a = q_s.mean(0), q_a.mean(0)
     return GroupStatistic(
         S=ratio(mean_a - mean_s, var_u),
         relative=relative_difference(mean_s, mean_a),
-        var_stereotype=np.maximum(mean_s - off_centre, 0.0),
-        var_anti=np.maximum(mean_a - off_centre, 0.0),
+        var_stereotype=_squares(mean_s - off_centre, euclidean),
+        var_anti=_squares(mean_a - off_centre, euclidean),
         var_unrelated=var_u,
         q_stereotype=q_s,
         q_anti=q_a,
@@ -298,6 +310,8 @@ class Contrast:
             or where nothing varies.
         factor: Inner products of its rows over ``rank`` are those of the differences D of all
             versions, up to ``FACTOR_TOLERANCE`` of their sum of squares.
+        signature: 1 or -1 for every column of ``factor``, whose products enter with that sign; None
+            where all are 1, because the differences are vectors.
         dispersion: q of the anti-stereotype minus q of the stereotype text: squared distances to a
             centre that does not move when a triple and its twins are exchanged, in squared
             attention-weight units.
@@ -311,6 +325,40 @@ class Contrast:
     factor: Float[np.ndarray, "version rank ..."]
     dispersion: Float[np.ndarray, "version ..."]
     dispersion_total: Float[np.ndarray, "..."]
+    signature: Float[np.ndarray, "rank ..."] | None = None
+
+    def rows(self) -> DifferenceRows:
+        """The differences of all versions; a test is a dimension, layer and head."""
+        signature = self.signature
+        flat = None if signature is None else signature.reshape(len(signature), -1)
+        return DifferenceRows(self.factor.reshape(*self.factor.shape[:2], -1), flat)
+
+
+@dataclass(frozen=True)
+class DifferenceRows:
+    """Differences by coordinates: the sum of ``signature * a * b`` is an inner product of two rows.
+
+    Without a signature this is the usual product.
+    """
+
+    values: Float[np.ndarray, "version rank test"]
+    signature: Float[np.ndarray, "rank test"] | None = None
+
+    def of(self, versions: slice | Int[np.ndarray, " some"]) -> DifferenceRows:
+        """The same of some versions."""
+        return DifferenceRows(self.values[versions], self.signature)
+
+    def minus(self, rows: DifferenceRows) -> DifferenceRows:
+        """Row by row the difference of two."""
+        return DifferenceRows(self.values - rows.values, self.signature)
+
+    def signed(self) -> Float[np.ndarray, "version rank test"]:
+        """The rows whose usual products with ``values`` are the inner products."""
+        return self.values if self.signature is None else self.values * self.signature
+
+    def squares(self) -> Float[np.ndarray, "version test"]:
+        """Squared lengths, which without vectors may be below 0."""
+        return np.asarray((self.signed() * self.values).sum(1))
 
 
 @dataclass(frozen=True)
@@ -324,6 +372,7 @@ class VersionProducts:
         dispersion: The contexts' parts of the numerator and the denominator of ``relative_twin``.
         exchanged: As ``Contrast.dispersion``.
         floor: Sums of squares not above this are rounding.
+        euclidean: Whether these are products of vectors.
     """
 
     differences: Float[np.ndarray, "head version version"]
@@ -332,17 +381,20 @@ class VersionProducts:
     dispersion: tuple[Float[np.ndarray, "twinned head"], Float[np.ndarray, "twinned head"]]
     exchanged: Float[np.ndarray, "version head"]
     floor: Float[np.ndarray, " head"]
+    euclidean: bool = True
 
 
 def version_products(
-    gram: Float[np.ndarray, "head text text"], layout: GroupLayout
+    gram: Float[np.ndarray, "head text text"], layout: GroupLayout, *, euclidean: bool = True
 ) -> VersionProducts:
     """Inner products that both statistics and their halves are made of, from those of the texts."""
     stereotype, anti = layout.stereotype_of_version, layout.anti_of_version
     rows = gram[:, stereotype] - gram[:, anti]
     differences = rows[:, :, stereotype] - rows[:, :, anti]
     between = contrast_matrix(layout.versions)
-    numerator, denominator, exchanged = _dispersion(gram, stereotype, anti, layout.versions)
+    numerator, denominator, exchanged = _dispersion(
+        gram, stereotype, anti, layout.versions, euclidean
+    )
     return VersionProducts(
         differences=differences,
         own=differences[:, : layout.n, : layout.n],
@@ -350,6 +402,7 @@ def version_products(
         dispersion=(numerator, denominator),
         exchanged=exchanged,
         floor=_ROUNDING_OF_DIFFERENCES * np.trace(gram, axis1=1, axis2=2),
+        euclidean=euclidean,
     )
 
 
@@ -357,11 +410,17 @@ def contrast(products: VersionProducts) -> Contrast:
     """Location and dispersion of one layer and dimension, with and without twins."""
     numerator, denominator = (part.sum(0) for part in products.dispersion)
     defined = denominator > 4 * POOLED_VARIANCE_FLOOR * len(products.dispersion[0])
+    if products.euclidean:
+        columns, signature = factor(products.differences), None
+    else:
+        columns, signature = signed_factor(products.differences)
+        signature = np.moveaxis(signature, 0, -1)
     return Contrast(
-        location=location(products.own, products.floor),
-        location_twin=location(products.beyond, products.floor),
+        location=location(products.own, products.floor, euclidean=products.euclidean),
+        location_twin=location(products.beyond, products.floor, euclidean=products.euclidean),
         relative_twin=ratio(numerator, denominator, defined),
-        factor=np.moveaxis(factor(products.differences), 0, -1),
+        factor=np.moveaxis(columns, 0, -1),
+        signature=signature,
         dispersion=products.exchanged,
         dispersion_total=np.where(defined, denominator, np.nan),
     )
@@ -377,16 +436,19 @@ def contrast_matrix(versions: Versions) -> Float[np.ndarray, "twinned version"]:
 
 
 def location(
-    gram: Float[np.ndarray, "head context context"], floor: Float[np.ndarray, " head"]
+    gram: Float[np.ndarray, "head context context"],
+    floor: Float[np.ndarray, " head"],
+    *,
+    euclidean: bool = True,
 ) -> Float[np.ndarray, " head"]:
     """|sum_i D_i|^2 / sum_i |D_i|^2 from <D_i, D_j>; NaN for sums of squares up to ``floor``."""
     squares = np.trace(gram, axis1=1, axis2=2)
-    total = np.maximum(gram.sum((1, 2)), 0.0)
+    total = _squares(gram.sum((1, 2)), euclidean)
     return ratio(total, squares, squares > floor)
 
 
 def _dispersion(
-    gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, versions: Versions
+    gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, versions: Versions, euclidean: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Contexts' parts about the centre of the four clusters, and the terms that are exchanged."""
     share, even = np.zeros((2, len(versions.context)))
@@ -396,14 +458,18 @@ def _dispersion(
         # Every version alike: this centre stays where it is whichever of them is the triple.
         even[members] = 1.0 / len(members)
     halves = 2 * max(1, len(versions.twinned))
-    difference, total = _distances(gram, stereotype, anti, share / halves)
+    difference, total = _distances(gram, stereotype, anti, share / halves, euclidean)
     between = contrast_matrix(versions)
-    exchanged, _ = _distances(gram, stereotype, anti, even / halves)
+    exchanged, _ = _distances(gram, stereotype, anti, even / halves, euclidean)
     return between @ difference, np.abs(between) @ total, exchanged
 
 
 def _distances(
-    gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, weights: np.ndarray
+    gram: np.ndarray,
+    stereotype: np.ndarray,
+    anti: np.ndarray,
+    weights: np.ndarray,
+    euclidean: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """q_anti - q_stereotype and q_anti + q_stereotype of every version, ``(version, head)``.
 
@@ -414,7 +480,7 @@ def _distances(
     every[anti] = weights
     towards = gram @ every
     squares = np.diagonal(gram, axis1=1, axis2=2) - 2 * towards + (towards @ every)[:, None]
-    squares = np.maximum(squares, 0.0)
+    squares = _squares(squares, euclidean)
     q_stereotype, q_anti = squares[:, stereotype].T, squares[:, anti].T
     return q_anti - q_stereotype, q_anti + q_stereotype
 
@@ -449,3 +515,25 @@ def factor(
         left[head, pivot] = 0.0
         rank += 1
     return columns[:, :, :rank]
+
+
+def signed_factor(
+    gram: Float[np.ndarray, "head version version"],
+) -> tuple[Float[np.ndarray, "head version rank"], Float[np.ndarray, "head rank"]]:
+    """A matrix whose product with itself, each column by its sign, is a symmetric matrix.
+
+    The columns are eigenvectors by the root of the size of their value: nothing is left out, and
+    nothing clipped. ``rank`` is the number of versions.
+
+    Source: Goldfarb (1985), A new approach to pattern recognition (pseudo-Euclidean spaces).
+    """
+    values, vectors = np.linalg.eigh(gram)
+    return vectors * np.sqrt(np.abs(values))[:, None], np.where(values < 0, -1.0, 1.0)
+
+
+def negative_share(
+    gram: Float[np.ndarray, "head text text"],
+) -> Float[np.ndarray, " head"]:
+    """Share of a matrix's eigenvalues, by size, that no vectors can have: 0 if it is of vectors."""
+    values = np.linalg.eigvalsh(gram)
+    return ratio(np.maximum(-values, 0.0).sum(-1), np.abs(values).sum(-1))

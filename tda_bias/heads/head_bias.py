@@ -27,12 +27,12 @@ from tda_bias.heads.group_result import (
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.patterns import PatternReader, RowCheck
 from tda_bias.heads.result import NULLS, HeadBias, HeadsRecord
+from tda_bias.heads.summaries import kind_of, refuse_unfit_texts, sampler_of
 from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, OpenCache, Part
-from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Progress, Triple, in_order
@@ -82,8 +82,10 @@ def head_bias(
     if twins == "auto":
         twins = make_twins(triples) or None
     _refuse_idle_adjustment(config, twins)
+    kind = kind_of(config.summary)
     with _evaluating(model):
-        groups, left_out = tokenized_groups(model, triples, twins)
+        groups, left_out = tokenized_groups(model, triples, twins, places=kind.places)
+        refuse_unfit_texts(groups, config, n_heads=model.n_heads * len(model.pattern_hooks))
         weights = model.weight_hash()
         identity = part_identity(config, model=model.name, weights=weights, dtype=model.dtype_name)
         kept = cache(identity) if cache is not None else Cache()
@@ -156,18 +158,16 @@ def computed_group(
     clock: Stopwatch,
     counter: Counter,
 ) -> dict[str, np.ndarray]:
-    """Patterns, births and deaths, inner products of step functions, and the numbers of a group.
+    """Patterns, what is read of them, its inner products, and the numbers of a group.
 
     They are plain arrays; see ``GroupResult.from_arrays``.
     """
     model, layout = reader.model, group.layout
     sharing, reader.rows = reader.sharing, RowCheck(reader.rows.tolerance)
-    sampler = GroupSampler(
-        group.lengths,
-        n_layers=len(model.pattern_hooks),
-        attention=model.attention,
-        summary=config.summary,
+    new_sampler = partial(
+        sampler_of, config, group.lengths, group.token_places, attention=model.attention
     )
+    sampler = new_sampler(tuple(model.pattern_hooks.values()), model.n_heads)
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
             with clock.stage("topology"):
@@ -182,14 +182,21 @@ def computed_group(
         with clock.stage("statistic"):
             numbers.append(
                 [
-                    layer_numbers(gram.numpy(), sums.numpy(), layout, halves, lengths=lengths)
+                    layer_numbers(
+                        gram.numpy(),
+                        sums.numpy(),
+                        layout,
+                        halves,
+                        lengths=lengths,
+                        euclidean=sampler.euclidean,
+                    )
                     for gram, sums in dims
                 ]
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(model.pattern_hooks))
         of_lengths = length_statistic(
-            sampler.n_steps, group.n_tokens, model.attention, config.summary
+            new_sampler((0,), 1, heads=("L0H0",)), group.lengths, layout, model.attention
         )
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import ratio
+from tda_bias.heads.group_statistic import DifferenceRows, ratio
 from tda_bias.heads.resampled import (
     BLOCK,
     VersionDraws,
@@ -53,40 +53,50 @@ _STANDARDISED = 1e-4
 
 
 def location_under_flips(
-    signs: Float[np.ndarray, "resample unit"],
-    rows: Float[np.ndarray, "unit rank test"],
+    signs: Float[np.ndarray, "resample unit"], rows: DifferenceRows
 ) -> Float[np.ndarray, "resample test"]:
-    """The statistic of differences whose signs are flipped.
+    """The statistic of differences, a row for every unit, whose signs are flipped.
 
-    Through the Gram matrix a flip costs n^2 / 2, however long the differences are; their rows may
-    be in any orthonormal coordinates (``Contrast.factor``). NaN where nothing differs.
+    Through the Gram matrix a flip costs n^2 / 2, however long the differences are. NaN where
+    nothing differs.
     """
-    columns = torch.from_numpy(np.ascontiguousarray(np.moveaxis(rows, 2, 0))).double()
-    gram = columns @ columns.mT  # test, unit, unit
+    columns, signed = (
+        torch.from_numpy(np.ascontiguousarray(np.moveaxis(values, 2, 0))).double()
+        for values in (rows.values, rows.signed())
+    )
+    gram = signed @ columns.mT  # test, unit, unit
     squares = gram.diagonal(dim1=1, dim2=2).sum(1)
-    first, second = np.triu_indices(rows.shape[0], 1)
+    squares = torch.where(squares > 0, squares, torch.nan)
+    first, second = np.triu_indices(len(rows.values), 1)
     pairs = (2 * gram[:, first, second] / squares[:, None]).T.float()
     flips = torch.from_numpy(np.ascontiguousarray(signs.T, dtype=np.float32))
-    null = torch.empty(len(signs), rows.shape[2])
+    null = torch.empty(len(signs), rows.values.shape[2])
     step = max(1, _BLOCK_VALUES // max(1, len(first)))
     for start in range(0, len(signs), step):
         block = flips[:, start : start + step]
         products = block[first] * block[second]
         torch.matmul(products.mT, pairs, out=null[start : start + step])
-    return np.asarray((null + 1.0).clamp_(min=0.0).numpy())
+    null += 1.0
+    return np.asarray((null.clamp_(min=0.0) if rows.signature is None else null).numpy())
 
 
 def location_under_exchange(
-    draws: VersionDraws, rows: Float[np.ndarray, "version rank test"]
+    draws: VersionDraws, rows: DifferenceRows
 ) -> Float[np.ndarray, "resample test"]:
-    """The statistic with any version of a context in the place of the triple; NaN as above."""
+    """The statistic with any version of a context in the place of the triple; NaN as above.
+
+    Also NaN, for every draw of a test, where a draw's differences have no positive squares.
+    """
     versions = draws.versions
     if all(len(members) == 2 for members in versions.members):
-        contrasts = np.stack([rows[triple] - rows[twin] for triple, twin in versions.members])
+        triples, twins = np.array(versions.members).T
+        contrasts = rows.of(triples).minus(rows.of(twins))
         return location_under_flips(1.0 - 2.0 * draws.member, contrasts)
-    n_versions, rank, tests = rows.shape
-    flat = torch.from_numpy(np.ascontiguousarray(rows).reshape(n_versions, -1)).float()
-    squares = torch.from_numpy((versions.contrasts(rows) ** 2).sum(1)).float()
+    n_versions, rank, tests = rows.values.shape
+    flat = torch.from_numpy(np.ascontiguousarray(rows.values).reshape(n_versions, -1)).float()
+    of_contrasts = DifferenceRows(versions.contrasts(rows.values), rows.signature)
+    squares = torch.from_numpy(of_contrasts.squares()).float()
+    signature = None if rows.signature is None else torch.from_numpy(rows.signature).float()
     chosen = np.zeros(draws.signs.shape, dtype=np.float32)
     for place, members in enumerate(versions.members):
         np.put_along_axis(chosen, members[draws.member[:, place], None], 1.0, axis=1)
@@ -95,8 +105,12 @@ def location_under_exchange(
     for start in range(0, len(chosen), step):
         part = slice(start, start + step)
         total = torch.from_numpy(draws.signs[part]).float() @ flat
-        numerator = total.view(-1, rank, tests).square_().sum(1)
+        coordinates = total.view(-1, rank, tests).square_()
+        numerator = (coordinates if signature is None else coordinates.mul_(signature)).sum(1)
         null[part] = (numerator / (torch.from_numpy(chosen[part]) @ squares)).numpy()
+    if signature is not None:
+        undefined = (torch.from_numpy(chosen) @ squares <= 0).any(0).numpy()
+        null[:, undefined] = np.nan
     return null
 
 
@@ -113,13 +127,14 @@ def location_test(
     limit = threshold(observed, tolerance=SINGLE_PRECISION * np.maximum(1.0, observed))
     mean, sd, reached = null_summary(null, limit)
     single = permutation_pvalue(reached, len(null), exact)
-    usable = np.isfinite(observed) & (sd > 0)
+    defined = np.isfinite(observed) & np.isfinite(mean)
+    usable = defined & (sd > 0)
     family = np.full(observed.shape, np.nan)
     if usable.any():
         largest = largest_standardised(null, usable, mean, sd)
         size = (limit[usable] - mean[usable]) / sd[usable]  # ties are counted in the limit
         family[usable] = family_wise_share(largest, size, exact=exact, tolerance=0.0)
-    return np.where(np.isfinite(observed), single, np.nan), family
+    return np.where(defined, single, np.nan), family
 
 
 def location_tests(
@@ -132,13 +147,14 @@ def location_tests(
         dim x layer x head)``, which the category's map needs.
     """
     contrast, n, n_resamples = result.contrast, result.versions.n, config.n_permutations
-    rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
+    rows = contrast.rows()
     rng = partial(generator, config.seed, result.category, result.group)
     flips = label_flips(n, n_resamples, rng("location"))
-    null = location_under_flips(flips.signs, rows[:n])
+    null = location_under_flips(flips.signs, rows.of(slice(n)))
     tests = {"location": location_test(contrast.location.ravel(), null, exact=flips.exact)}
     if flips.exact:  # the map needs as many draws of every group
-        null = location_under_flips(random_signs((n_resamples, n), rng("locations")), rows[:n])
+        signs = random_signs((n_resamples, n), rng("locations"))
+        null = location_under_flips(signs, rows.of(slice(n)))
     nulls = {"location": null}
     if result.has_twins:
         draws = version_draws(result.versions, n_resamples, rng("location of twins"))

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
-from tda_bias.heads.group_statistic import ratio, unstable_heads
+from tda_bias.heads.group_statistic import DifferenceRows, ratio, unstable_heads
 from tda_bias.heads.hot_spots import (
     HotSpots,
     LocationMap,
@@ -44,6 +44,8 @@ TESTED = ("relative", "statistic", "location")
 TESTED_TWIN = ("relative_twin", "location_twin")
 # With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
 SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
+# Why a head has no number where some were named.
+NOT_NAMED = "not among the heads that were named"
 # Probability with which the smallest effect is found.
 _POWER = 0.8
 
@@ -89,6 +91,10 @@ def tables(
             combined[key] = combined_table(result, twins=twins)
             for table in (heads[key], combined[key]):
                 table["layer"] = np.asarray(layers)[table["layer"]]
+            if config.heads:
+                own = heads[key]
+                head = own["layer"].map("L{}".format) + own["head"].map("H{}".format)
+                own.loc[~head.isin(config.heads), "reason"] = NOT_NAMED
             for name, null in nulls_of_group.items():
                 observed = getattr(result.contrast, name)
                 by_dim = null.reshape(len(null), len(observed), -1)
@@ -244,10 +250,10 @@ def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) 
         column = combined[f"combined_{name}"]
         row |= {f"{name}_mean": column.mean(), f"{name}_min": column.min()}
         row[f"{name}_max"] = column.max()
-    for dim in range(2):
+    for dim in range(2):  # of a summary of one dimension the second is undefined
         stable = heads[(heads["dim"] == dim) & ~heads["unstable"]]
         row[f"S{dim}_mean_stable"] = stable["S"].mean()
-        row[f"length_statistic_{dim}"] = result.length_statistic[dim]
+        row[f"length_statistic_{dim}"] = dict(enumerate(result.length_statistic)).get(dim, np.nan)
     twins = "relative_twin" in heads
     row["reliability"] = split_half_reliability(combined_halves(result, "relative"))
     row["reliability_location"] = reliability([result], "location_twin" if twins else "location")
@@ -371,6 +377,9 @@ class ControlsRecord(RecordPart):
     length_correlation_1: Number
     location: TestedMapRecord
     twins: TwinsRecord | None = None
+    # Where distances need not be of vectors: the mean over heads and groups of the share of their
+    # products' eigenvalues that no vectors have.
+    negative_share: Number | None = None
 
 
 def controls(
@@ -390,6 +399,8 @@ def controls(
         spearman_over_items(groups[f"S{dim}_mean_stable"], groups[f"length_statistic_{dim}"])
         for dim in range(2)
     ]
+    negative = [result.negative for result in results if result.negative is not None]
+    of_vectors = not negative
     twins = None
     if any(result.has_twins for result in results):
         critical = tables.critical[category]["location_twin"]
@@ -399,13 +410,13 @@ def controls(
             dispersion=_tested_map(results, maps, "relative_twin"),
             difference_left=difference_left(results),
             map_correlation=spearman_over_items(maps["z_location"], maps["z_location_twin"]),
-            smallest_share=smallest_share(results, maps, critical),
+            smallest_share=smallest_share(results, maps, critical) if of_vectors else np.nan,
         )
     return ControlsRecord(
         category=category,
         groups=len(groups),
         triples=int(groups["n"].sum()),
-        heads=len(maps),
+        heads=len(config.heads) or len(maps),
         hot_spot_map=columns.tested,
         hot_spots_p05=hot_spot.p05,
         hot_spots_expected=hot_spot.expected,
@@ -426,6 +437,7 @@ def controls(
         length_correlation_1=of_length[1],
         location=_tested_map(results, maps, "location"),
         twins=twins,
+        negative_share=None if of_vectors else float(np.nanmean(np.stack(negative))),
     )
 
 
@@ -448,12 +460,12 @@ def difference_left(results: Sequence[GroupResult]) -> float:
     """
     left, whole = 0.0, 0.0
     for result in results:
-        factor = result.contrast.factor.astype(float)
-        factor = factor.reshape(*factor.shape[:2], -1)
+        stored = result.contrast.rows()
+        rows = DifferenceRows(stored.values.astype(float), stored.signature)
         for members in result.versions.members:
-            triple, twins = factor[members[0]], factor[members[1:]]
-            contrast = ((triple - twins) ** 2).sum(1).mean(0)
-            total = (triple**2).sum(0) + (twins**2).sum(1).mean(0)
+            triple, twins = rows.of(members[:1]), rows.of(members[1:])
+            contrast = triple.minus(twins).squares().mean(0)
+            total = triple.squares()[0] + twins.squares().mean(0)
             scale = np.where(total > 0, total, 1.0)
             left += float((contrast / scale).sum())
             whole += float((total / scale).sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupLayout
+from tda_bias.heads.token_places import PlacesAsked, TokenPlaces, token_places
 from tda_bias.models.language_model import batches_of_similar_width, common_prefix, padded
 from tda_bias.store.cache import texts_hash
+from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import RecordPart
 from tda_bias.triples import triple_ids
 from tda_bias.types import ROLES, InputError, Role, Triple
@@ -40,11 +43,13 @@ class ContextTexts:
     """Token ids of the texts of one context: of a triple, or of those of its twin that are read.
 
     They include special tokens; a triple's are in the order of ``ROLES``. ``prefix`` is the number
-    of leading tokens that all of them share.
+    of leading tokens that all of them share, ``places`` where the words of each stand, if it is
+    read.
     """
 
     ids: tuple[list[int], ...]
     prefix: int
+    places: tuple[TokenPlaces, ...] = ()
 
     @property
     def n_tokens(self) -> tuple[int, ...]:
@@ -63,18 +68,23 @@ def tokenize(
     *,
     max_tokens: int | None,
     roles: Sequence[Role] = ROLES,
+    places: bool = False,
 ) -> list[ContextTexts]:
     """Token ids of all texts in these roles, with the tokenizer's own special tokens.
 
+    With ``places`` also where the words of each text stand.
+
     Raises:
-        InputError: if a text has no token, or more than ``max_tokens``; nothing is truncated.
+        InputError: if a text has no token, or more than ``max_tokens``; nothing is truncated. With
+            ``places`` if the tokenizer does not tell characters.
     """
-    places = [ROLES.index(role) for role in roles]
-    texts = [triple.texts()[place] for triple in triples for place in places]
+    numbers = [ROLES.index(role) for role in roles]
+    texts = [triple.texts()[number] for triple in triples for number in numbers]
     ids = tokenizer(texts, truncation=False, verbose=False)["input_ids"] if texts else []
+    where = token_places(tokenizer, triples, roles=roles) if places else [()] * len(triples)
     result = []
     for index, triple in enumerate(triples):
-        tokens = tuple(ids[len(places) * index : len(places) * (index + 1)])
+        tokens = tuple(ids[len(numbers) * index : len(numbers) * (index + 1)])
         for text in tokens:
             if not text:
                 raise InputError(f"{triple.source}: the tokenizer makes no token of a text")
@@ -83,7 +93,7 @@ def tokenize(
                     f"{triple.source} (group {triple.group}): a text has {len(text)} tokens, the "
                     f"model takes {max_tokens}; nothing is truncated, leave the item out"
                 )
-        result.append(ContextTexts(tokens, common_prefix(*tokens)))
+        result.append(ContextTexts(tokens, common_prefix(*tokens), where[index]))
     return result
 
 
@@ -111,7 +121,9 @@ class TokenizedGroup:
     def depends_on(self) -> dict[str, str]:
         """Hash of the texts, and the twins: the group's numbers depend on them and on settings."""
         texts = [context.ids for context in (*self.contexts, *self.twins)]
-        return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
+        known = {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
+        marks = [mark.tobytes() for of_text in self.token_places for mark in of_text]
+        return known | ({"places": text_hash(*marks)} if marks else {})
 
     def cost(self) -> float:
         """Work beside other groups': passes grow with tokens, topology with their square."""
@@ -135,6 +147,13 @@ class TokenizedGroup:
         twins = np.array([twin.n_tokens for twin in self.twins], dtype=int).reshape(-1, 2)
         return np.concatenate([self.n_tokens.T.reshape(-1), twins.T.reshape(-1)])
 
+    @property
+    def token_places(self) -> list[TokenPlaces]:
+        """Where the words of every text stand, in the order of ``layout``; empty if not read."""
+        triples = zip(*(context.places for context in self.contexts), strict=True)
+        twins = zip(*(twin.places for twin in self.twins), strict=True)
+        return [of_text for of_role in (*triples, *twins) for of_text in of_role]
+
     def places(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Index of the texts in the order read (context by context), for triples and twins."""
         n, roles = self.n_tokens.shape
@@ -145,19 +164,34 @@ class TokenizedGroup:
 
 
 def tokenized_groups(
-    model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
+    model: LoadedModel,
+    triples: Sequence[Triple],
+    twins: Twins | None,
+    *,
+    places: PlacesAsked = "none",
 ) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
-    """Usable triples by group with their twins, and those left out with the reason."""
+    """Usable triples by group with their twins, and those left out with the reason.
+
+    Where ``places`` are needed, triples that do not name their target are left out.
+
+    Raises:
+        InputError: if triples are mixed with pairs, a group has fewer than two, a text does not fit
+            the model, or ``places`` of pairs are needed, which have no context.
+    """
     pairs = {triple.is_pair for triple in triples}
     if len(pairs) > 1:
         raise InputError("`triples` mixes triples with pairs, which have no unrelated text")
+    if True in pairs and places == "needed":
+        raise InputError(
+            "`summary` attention reads what a continuation pays to its context, and pairs have "
+            "none; use another summary, or triples"
+        )
     roles = ROLES[:2] if True in pairs else ROLES
-    tokens = tokenize(model.tokenizer, triples, max_tokens=model.max_tokens, roles=roles)
+    read = partial(tokenize, model.tokenizer, max_tokens=model.max_tokens, places=places != "none")
+    tokens = read(triples, roles=roles)
     twins_of = [twins.of(triple) if twins else () for triple in triples]
     flat = [twin for several in twins_of for twin in several]
-    twin_tokens = iter(
-        tokenize(model.tokenizer, flat, max_tokens=model.max_tokens, roles=ROLES[:2])
-    )
+    twin_tokens = iter(read(flat, roles=ROLES[:2]))
     groups: dict[tuple[str, str], TokenizedGroup] = {}
     left_out = []
     names = triple_ids(triples)
@@ -165,12 +199,11 @@ def tokenized_groups(
         key = (triple.category, triple.group)
         group = groups.setdefault(key, TokenizedGroup(*key, [], [], [], []))
         texts_of_twins = [next(twin_tokens) for _ in several]
-        if min(texts.n_tokens) < MIN_TOKENS:
-            reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+        if reason := _unusable(texts, places):
             left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
             continue
         for twin in texts_of_twins:
-            if min(twin.n_tokens) >= MIN_TOKENS:
+            if not _unusable(twin, places):
                 group.twins.append(twin)
                 group.twin_of.append(len(group.contexts))
         group.contexts.append(texts)
@@ -187,6 +220,14 @@ def tokenized_groups(
                 f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
+
+
+def _unusable(texts: ContextTexts, places: PlacesAsked) -> str:
+    """Why the texts of a context cannot be compared; empty if they can."""
+    if min(texts.n_tokens) < MIN_TOKENS:
+        return f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+    missing = [of_text.missing for of_text in texts.places] if places == "needed" else []
+    return next(filter(None, missing), "")
 
 
 class TextsRecord(RecordPart):

@@ -18,13 +18,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from tda_bias.topology.flag import ended, flag_distance, flag_pairs
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.types import Attention, InputError
 
 Complex = Literal["graph", "flag"]
 Backend = Literal["pot", "gudhi"]
-# Distances are in [0, 1]; what never ends, ends there where diagrams are compared.
-LARGEST = 1.0
 
 
 class Diagram(NamedTuple):
@@ -78,8 +77,8 @@ def persistence_diagrams(
             for births, deaths in zip(sets.births.numpy(), sets.deaths.numpy(), strict=True)
         ]
     if complex == "flag":
-        weights = edge_weights(flat, attention).numpy().astype(np.float64)
-        return [_flag(1.0 - one) for one in weights]
+        weights = edge_weights(flat, attention)
+        return [Diagram(components, cycles, complex) for components, cycles in flag_pairs(weights)]
     raise InputError(f"`complex` must be one of {', '.join(get_args(Complex))}; got {complex!r}")
 
 
@@ -95,19 +94,6 @@ def _flat(patterns: Any) -> torch.Tensor:
     if not torch.isfinite(tensor).all():
         raise InputError("`patterns` hold NaN or infinite values")
     return tensor.detach().cpu().reshape(-1, *tensor.shape[-2:])
-
-
-def _flag(distances: Float[np.ndarray, "token token"]) -> Diagram:
-    import gudhi
-
-    np.fill_diagonal(distances, 0.0)
-    if distances.min() < 0 or distances.max() > LARGEST:
-        raise InputError("`patterns` must hold weights from 0 to 1 where the complex is flag")
-    tree = gudhi.RipsComplex(distance_matrix=distances).create_simplex_tree(max_dimension=2)
-    tree.compute_persistence()
-    of_dim = (tree.persistence_intervals_in_dimension(dim).reshape(-1, 2) for dim in (0, 1))
-    components, cycles = (pairs[np.lexsort(pairs.T[::-1])] for pairs in of_dim)
-    return Diagram(components, cycles, "flag")
 
 
 def wasserstein_distances(
@@ -151,8 +137,8 @@ def wasserstein_distances(
         return _between_sets([s[0] for s in sets], order), _between_sets(
             [s[1] for s in sets], order
         )
-    first = [np.minimum(diagram.components, LARGEST) for diagram in diagrams]
-    second = [np.minimum(diagram.cycles, LARGEST) for diagram in diagrams]
+    first = [diagram.components for diagram in diagrams]
+    second = [diagram.cycles for diagram in diagrams]
     return _between_pairs(first, order, backend), _between_pairs(second, order, backend)
 
 
@@ -166,15 +152,13 @@ def _between_sets(sets: Sequence[np.ndarray], order: float) -> np.ndarray:
 
 def _between_pairs(pairs: Sequence[np.ndarray], order: float, backend: Backend) -> np.ndarray:
     if backend == "pot":
-        from gudhi.wasserstein import wasserstein_distance
+        return _symmetric(pairs, lambda a, b: flag_distance(a, b, order=order))
+    from gudhi.hera import wasserstein_distance
 
-        return _symmetric(
-            pairs, lambda a, b: float(wasserstein_distance(a, b, order=order, internal_p=2.0))
-        )
-    from gudhi.hera import wasserstein_distance as by_hera
-
+    closed = [ended(of_diagram) for of_diagram in pairs]
     return _symmetric(
-        pairs, lambda a, b: float(by_hera(a, b, order=order, internal_p=2.0, delta=1e-9))
+        closed,
+        lambda a, b: float(wasserstein_distance(a, b, order=order, internal_p=2.0, delta=1e-9)),
     )
 
 

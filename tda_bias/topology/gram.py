@@ -7,13 +7,10 @@ time: a (text, step) array never exists.
 
 from __future__ import annotations
 
-import mmap
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -33,16 +30,14 @@ from tda_bias.topology.persistence import (
     pays,
     tasks_of,
 )
+from tda_bias.topology.room import Room
 from tda_bias.topology.steps import step_columns
-from tda_bias.types import Attention, InputError, Summary
+from tda_bias.types import Attention, GraphSummary
 
 # Number of births and deaths of a text, by homology dimension.
 _SIZE_OF = (n_births, n_deaths)
 # Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
-# Beyond this, sets wait for the rest of their group in a file without a name in the temporary
-# folder, which the system removes whatever happens.
-MOST_BYTES = 256_000_000
 # Sorted sets and Gram matrices that are in memory at a time when a group is complete.
 WORKING_BYTES = 64_000_000
 # Step values in double precision that torch works on at a time.
@@ -64,13 +59,15 @@ class GroupSampler:
     says whether sets are smoothed to it (``graph``) or compared as they are (``graph-exact``).
     """
 
+    euclidean = True
+
     def __init__(
         self,
         n_tokens: Int[np.ndarray, " text"],
         *,
         n_layers: int,
         attention: Attention,
-        summary: Summary = "graph",
+        summary: GraphSummary = "graph",
     ) -> None:
         self._n_tokens = n_tokens
         self._n_layers = n_layers
@@ -83,8 +80,7 @@ class GroupSampler:
         self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
         self._missing = set(range(len(self._n_tokens)))
         # Of the first batch, which knows heads, type and device.
-        self._sets: Float[np.ndarray, "row value"] | None = None
-        self._file: mmap.mmap | None = None
+        self._sets: Room | None = None
         self._device = torch.device("cpu")
         self._compiled = False
 
@@ -104,28 +100,19 @@ class GroupSampler:
         if self._sets is None:
             self._sets = self._prepared(patterns)
         if self._compiled:
-            self._add_compiled(patterns, text, length, self._sets)
+            self._add_compiled(patterns, text, length, self._sets.array)
         else:
-            self._add_batched(patterns, text, length, self._sets)
+            self._add_batched(patterns, text, length, self._sets.array)
         self._missing -= set(text.tolist())
-        self._forget()
+        self._sets.forget()
 
-    def _prepared(self, patterns: Tensor) -> Float[np.ndarray, "row value"]:
+    def _prepared(self, patterns: Tensor) -> Room:
         rows = self._n_layers * patterns.shape[2]
         self._device = patterns.device
         entries = rows * int((self._n_tokens**2).sum())
         self._compiled = pays(patterns.device, entries)
         dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
-        shape = rows, int(self._offsets[1][-1])
-        if rows * shape[1] * dtype.itemsize <= MOST_BYTES:
-            return np.empty(shape, dtype)
-        self._file = _temporary_file(rows * shape[1] * dtype.itemsize)
-        return np.frombuffer(self._file, dtype).reshape(shape)
-
-    def _forget(self) -> None:
-        """What is in the file shall not count as memory of this process."""
-        if self._file is not None:
-            self._file.madvise(mmap.MADV_DONTNEED)
+        return Room((rows, int(self._offsets[1][-1])), dtype)
 
     def _add_compiled(
         self, patterns: Tensor, text: Tensor, length: Tensor, sets: np.ndarray
@@ -157,7 +144,7 @@ class GroupSampler:
 
     # -- Gram matrices --
 
-    def layers(self) -> Iterator[list[tuple[Tensor, ...]]]:
+    def layers(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Gram matrices and sums, some layers at a time, once every text has been added.
 
         Yields:
@@ -169,10 +156,11 @@ class GroupSampler:
         """
         if self._sets is None or self._missing:
             raise ValueError(f"{len(self._missing)} texts of the group are missing")
-        sets, self._sets = self._sets, None
+        room, self._sets = self._sets, None
+        sets = room.array
         heads = len(sets) // self._n_layers
         # Sets in memory are there already; those in a file are read a few rows at a time.
-        row_bytes = sets[0].nbytes if self._file is not None else 0
+        row_bytes = sets[0].nbytes if room.in_file else 0
         layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + row_bytes)
         together = max(1, WORKING_BYTES // layer_bytes)
         step = max(1, WORKING_BYTES // row_bytes) if row_bytes else len(sets)
@@ -186,17 +174,19 @@ class GroupSampler:
                 some = values if self._compiled else torch.from_numpy(values).to(where)
                 for of_dim, offsets, n in zip(parts, self._offsets, self.n_steps, strict=True):
                     of_dim.append(self._gram(some, offsets, n))
-                self._forget()
-            yield [
-                tuple(
-                    some[0] if len(some) == 1 else torch.cat(some)
-                    for some in zip(*of_dim, strict=True)
-                )
-                for of_dim in parts
-            ]
+                room.forget()
+            yield [(_joined(grams), _joined(sums)) for grams, sums in map(_unzipped, parts)]
 
 
-def products_of(summary: Summary) -> Callable[..., tuple[Tensor, Tensor]]:
+def _unzipped(pairs: list[tuple[Tensor, Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
+    return [gram for gram, _ in pairs], [sums for _, sums in pairs]
+
+
+def _joined(some: list[Tensor]) -> Tensor:
+    return some[0] if len(some) == 1 else torch.cat(some)
+
+
+def products_of(summary: GraphSummary) -> Callable[..., tuple[Tensor, Tensor]]:
     """What makes inner products of sorted sets: of step functions, or of the sets as they are."""
     match summary:
         case "graph":
@@ -205,21 +195,6 @@ def products_of(summary: Summary) -> Callable[..., tuple[Tensor, Tensor]]:
             return exact_gram_matrices
         case _:
             assert_never(summary)
-
-
-def _temporary_file(size: int) -> mmap.mmap:
-    """A file of some bytes in the temporary folder, without a name, as memory."""
-    try:
-        with tempfile.TemporaryFile() as file:
-            # Room is taken now: a mapped file that grows on a full disk kills the process.
-            reserve: Any = getattr(os, "posix_fallocate", lambda _, __, size: file.truncate(size))
-            reserve(file.fileno(), 0, size)
-            return mmap.mmap(file.fileno(), size)
-    except OSError as error:
-        raise InputError(
-            f"a group's births and deaths need {size / 1e9:.1f} GB in {tempfile.gettempdir()}: "
-            f"{error.strerror}; let TMPDIR name a larger folder, or use --limit"
-        ) from error
 
 
 # -- one dimension ---------------------------------------------------------------------------------

@@ -8,7 +8,13 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from tda_bias.heads.group_statistic import Contrast, Versions, contrast, version_products
+from tda_bias.heads.group_statistic import (
+    Contrast,
+    DifferenceRows,
+    Versions,
+    contrast,
+    version_products,
+)
 from tda_bias.heads.hot_spots import (
     HotSpots,
     LocationMap,
@@ -48,7 +54,7 @@ def differences(group: MadeUpGroup, head: int) -> np.ndarray:
 def test_flips_recompute_the_statistic_of_flipped_differences(n):
     group = made_up_group(n)
     flips = label_flips(n, 20, np.random.default_rng(0))
-    null = location_under_flips(flips.signs, reduced(group).factor[:n])
+    null = location_under_flips(flips.signs, reduced(group).rows().of(slice(n)))
     for head in range(3):
         D = differences(group, head)[:n]
         expected = [literal_location(signs[:, None] * D) for signs in flips.signs]
@@ -60,7 +66,7 @@ def test_exchanges_recompute_the_statistic_of_exchanged_versions(twins):
     group = made_up_group(4, twins=twins)
     versions = group.layout.versions
     draws = version_draws(versions, 50, np.random.default_rng(1))
-    null = location_under_exchange(draws, reduced(group).factor)
+    null = location_under_exchange(draws, reduced(group).rows())
     for head in range(3):
         D = differences(group, head)
         for row, chosen in zip(null, draws.member, strict=True):
@@ -75,7 +81,7 @@ def test_an_exact_p_counts_all_arrangements():
     group = made_up_group(5, bias=0.5)
     found = reduced(group)
     flips = label_flips(5, 0, np.random.default_rng(0))
-    null = location_under_flips(flips.signs, found.factor[:5])
+    null = location_under_flips(flips.signs, found.rows().of(slice(5)))
     single, _ = location_test(found.location, null, exact=flips.exact)
     for head in range(3):
         D = differences(group, head)[:5]
@@ -89,7 +95,7 @@ def test_the_family_wise_p_is_of_the_largest_standardised_value():
     group = made_up_group(14, heads=6, bias=0.3)
     found = reduced(group)
     null = location_under_flips(
-        label_flips(14, 300, np.random.default_rng(2)).signs, found.factor[:14]
+        label_flips(14, 300, np.random.default_rng(2)).signs, found.rows().of(slice(14))
     ).astype(float)
     single, family = location_test(found.location, null, exact=False)
     z = (null - null.mean(0)) / null.std(0)
@@ -148,7 +154,7 @@ def pvalues_with_twins(statistic: str, seed: int, *, twins=1, **effect) -> np.nd
     draws = version_draws(group.layout.versions, 199, np.random.default_rng([1, seed]))
     if statistic == "dispersion":
         return two_sided(draws, found.dispersion / found.dispersion_total)
-    null = location_under_exchange(draws, found.factor)
+    null = location_under_exchange(draws, found.rows())
     return location_test(found.location_twin, null, exact=draws.exact)[0]
 
 
@@ -189,7 +195,7 @@ def differences_that_share(share: float, sizes, tests: int, rng) -> list[np.ndar
 def exchanged_map(groups: list[np.ndarray], rng) -> HotSpots:
     collected = LocationMap()
     for rows in groups:
-        null = location_under_flips(random_signs((499, len(rows)), rng), rows)
+        null = location_under_flips(random_signs((499, len(rows)), rng), DifferenceRows(rows))
         observed = np.array([literal_location(of_test) for of_test in np.moveaxis(rows, 2, 0)])
         collected.add(observed[None], null[:, None])
     return collected.tested()
@@ -217,7 +223,7 @@ def test_without_twins_the_same_wording_is_taken_for_an_effect():
         group = made_up_group(14, heads=4, seed=seed, wording=0.8)
         found = reduced(group)
         flips = label_flips(14, 199, np.random.default_rng([1, seed]))
-        null = location_under_flips(flips.signs, found.factor[:14])
+        null = location_under_flips(flips.signs, found.rows().of(slice(14)))
         rejected.append(location_test(found.location, null, exact=False)[0] <= 0.05)
     assert np.mean(rejected) > 0.8
 
@@ -233,7 +239,7 @@ def test_the_family_wise_error_of_exchanged_maps_is_kept():
             found, versions = reduced(group), group.layout.versions
             rng = np.random.default_rng([2, seed, number])
             draws = version_draws(versions, 199, rng, enumerated=False)
-            null = location_under_exchange(draws, found.factor)
+            null = location_under_exchange(draws, found.rows())
             collected.add(found.location_twin[None], null[:, None])
             shares = found.dispersion / found.dispersion_total
             terms.append((shares, versions.given, draws.signs))

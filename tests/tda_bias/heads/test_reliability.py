@@ -9,9 +9,10 @@ from tda_bias.heads.group_result import (
     random_halves,
     split_half_relative,
     split_half_reliability,
-    uniform_sets,
+    uniform_pattern,
 )
 from tda_bias.heads.group_statistic import GroupLayout, group_statistic
+from tda_bias.topology.persistence import births_deaths
 
 
 def clusters(n: int = 7, heads: int = 4, steps: int = 6, seed: int = 0):
@@ -33,11 +34,12 @@ def gram_of(*parts: np.ndarray) -> tuple[np.ndarray, GroupLayout]:
 @pytest.mark.parametrize("n", [3, 5, 9])
 def test_uniform_attention_has_sets_in_closed_form(n):
     """Token i hangs on one edge of weight 1 / (i + 1); its other i - 1 edges close cycles."""
-    births, deaths = uniform_sets(n, "causal")
+    births, deaths = vars(births_deaths(uniform_pattern(n, "causal"))).values()
     np.testing.assert_allclose(births, sorted(1 / (i + 1) for i in range(1, n)))
     closing = [1 / (i + 1) for i in range(1, n) for _ in range(i - 1)]
     np.testing.assert_allclose(deaths, sorted(closing))
-    for values in uniform_sets(n, "bidirectional"):
+    uniform = births_deaths(uniform_pattern(n, "bidirectional"), attention="bidirectional")
+    for values in vars(uniform).values():
         np.testing.assert_allclose(values, 1 / n)
 
 

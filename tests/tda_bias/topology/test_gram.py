@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tda_bias.topology import gram as module
-from tda_bias.topology import persistence
+from tda_bias.topology import persistence, room
 from tda_bias.topology.gram import GroupSampler
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_columns
@@ -101,10 +101,10 @@ def test_a_full_disk_is_one_line(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    monkeypatch.setattr(module, "MOST_BYTES", 0)
+    monkeypatch.setattr(room, "MOST_BYTES", 0)
     group = sampler()
     with pytest.raises(
-        InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"
+        InputError, match=r"needs 0\.0 GB in .*: No space left on device; let TMPDIR"
     ):
         group.add(*batches(causal_patterns(), [0])[0])
 
@@ -170,7 +170,7 @@ def test_a_file_and_few_rows_at_a_time_give_the_same(working_bytes, monkeypatch)
     parts = batches(causal_patterns(), *SOME)
     expected = grams_of(sampled(parts))
     monkeypatch.setattr(module, "WORKING_BYTES", working_bytes)
-    monkeypatch.setattr(module, "MOST_BYTES", 0)
+    monkeypatch.setattr(room, "MOST_BYTES", 0)
     np.testing.assert_array_equal(grams_of(sampled(parts)), expected)
 
 
