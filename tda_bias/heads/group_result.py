@@ -67,6 +67,7 @@ class GroupResult:
     halves: Mapping[str, Float[np.ndarray, "split half dim layer head"]]
     provenance: dict[str, Any]
     negative: Float[np.ndarray, "dim layer head"] | None = None
+    exact: Float[np.ndarray, "dim layer head"] | None = None
 
     @property
     def has_twins(self) -> bool:
@@ -95,6 +96,7 @@ class GroupResult:
             halves=part_of(arrays, "halves"),
             provenance=json.loads(str(arrays["provenance"])),
             negative=arrays.get("negative"),
+            exact=arrays.get("exact"),
         )
 
 

@@ -27,12 +27,14 @@ from tda_bias.heads.group_result import (
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.patterns import PatternReader, RowCheck
 from tda_bias.heads.result import NULLS, HeadBias, HeadsRecord
+from tda_bias.heads.smoothing import smoothing_record, statistics_of
 from tda_bias.heads.summaries import kind_of, refuse_unfit_texts, sampler_of
 from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, OpenCache, Part
+from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Progress, Triple, in_order
@@ -94,12 +96,22 @@ def head_bias(
             model, batch_size=config.batch_size, probes=contexts, edges=config.edges
         )
         counter = Counter(sum(len(group.lengths) for group in groups), progress)
+        smoothed = config.summary == "graph" and config.adjust == "none"
+        measured = min(groups, key=TokenizedGroup.cost) if smoothed else None
         parts = [
             Part(
                 f"{group.category}/{group.group}",
                 group.cost(),
                 group.depends_on,
-                partial(computed_group, group, reader, config, clock, counter),
+                partial(
+                    computed_group,
+                    group,
+                    reader,
+                    config,
+                    clock,
+                    counter,
+                    exact_too=group is measured,
+                ),
             )
             for group in groups
         ]
@@ -131,6 +143,7 @@ def head_bias(
             for group, result in zip(groups, results, strict=True)
         ],
         controls=stated,
+        smoothing=next(filter(None, map(smoothing_record, results)), None),
         seconds={stage: round(seconds, 3) for stage, seconds in clock.seconds.items()},
     )
     items = ItemDifferences.of(results, [group.items for group in groups], layers)
@@ -157,21 +170,30 @@ def computed_group(
     config: HeadBiasConfig,
     clock: Stopwatch,
     counter: Counter,
+    *,
+    exact_too: bool = False,
 ) -> dict[str, np.ndarray]:
     """Patterns, what is read of them, its inner products, and the numbers of a group.
 
-    They are plain arrays; see ``GroupResult.from_arrays``.
+    They are plain arrays; see ``GroupResult.from_arrays``. With ``exact_too`` they have S by exact
+    distances beside.
     """
     model, layout = reader.model, group.layout
     sharing, reader.rows = reader.sharing, RowCheck(reader.rows.tolerance)
+    layers = tuple(model.pattern_hooks.values())
     new_sampler = partial(
-        sampler_of, config, group.lengths, group.token_places, attention=model.attention
+        sampler_of, config.summary, group.lengths, group.token_places, attention=model.attention
     )
-    sampler = new_sampler(tuple(model.pattern_hooks.values()), model.n_heads)
+    sampler = new_sampler(layers, model.n_heads, heads=config.heads)
+    exact = GroupSampler(
+        group.lengths, n_layers=len(layers), attention=model.attention, summary="graph-exact"
+    )
+    samplers = [sampler, exact] if exact_too else [sampler]
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
             with clock.stage("topology"):
-                sampler.add(batch.patterns, places[batch.text], batch.length)
+                for each in samplers:
+                    each.add(batch.patterns, places[batch.text], batch.length)
             counter.add(len(batch.text))
             del batch  # not beside the next one: of a page there are gigabytes
     rng = generator(config.seed, "splits", group.category, group.group)
@@ -194,9 +216,11 @@ def computed_group(
                 ]
             )
     with clock.stage("statistic"):
-        arrays = joined_layers(numbers, len(model.pattern_hooks))
+        arrays = joined_layers(numbers, len(layers))
+        if exact_too:
+            arrays["exact"] = statistics_of(exact, layout, len(layers))
         of_lengths = length_statistic(
-            new_sampler((0,), 1, heads=("L0H0",)), group.lengths, layout, model.attention
+            new_sampler((0,), 1, heads=["L0H0"]), group.lengths, layout, model.attention
         )
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -26,6 +26,7 @@ from tda_bias.heads.items import (
     shares,
 )
 from tda_bias.heads.patterns import RowCheck
+from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_columns
 from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.show.text import counted
@@ -68,6 +69,7 @@ class HeadsRecord(RunRecord):
     twins: dict[str, Any] | None = None
     groups: tuple[GroupRecord, ...]
     controls: tuple[ControlsRecord, ...]
+    smoothing: SmoothingRecord | None = None
     seconds: dict[str, float] = Field(default_factory=dict)
 
 

@@ -68,35 +68,35 @@ def kind_of(summary: str) -> SummaryKind:
 
 
 def sampler_of(
-    config: HeadBiasConfig,
+    summary: str,
     n_tokens: Int[np.ndarray, " text"],
     places: Sequence[TokenPlaces],
     layers: Sequence[int],
     n_heads: int,
     *,
     attention: Attention,
-    heads: Sequence[str] | None = None,
+    heads: Sequence[str] = (),
 ) -> Sampler:
     """What takes in the patterns of a group's texts.
 
     Args:
-        config: The settings.
+        summary: Its name.
         n_tokens: Tokens of every text.
         places: Where their words stand; empty for a summary that does not read it.
         layers: The model's numbers of its layers with attention.
         n_heads: Heads of a layer.
         attention: Direction of attention.
-        heads: The heads to compare, where not all are; those of ``config`` if None.
+        heads: The heads to compare, where not all are.
 
     Raises:
         InputError: if a head that is asked for does not exist.
     """
-    n_layers, summary = len(layers), config.summary
+    n_layers = len(layers)
     match summary:
         case "graph" | "graph-exact":
             return GroupSampler(n_tokens, n_layers=n_layers, attention=attention, summary=summary)
         case "flag-wasserstein":
-            rows = rows_of(config.heads if heads is None else heads, layers, n_heads)
+            rows = rows_of(heads, layers, n_heads)
             return DistanceSampler(len(n_tokens), n_layers=n_layers, attention=attention, rows=rows)
         case "flag":
             read: Vectors = FlagLandscapes(attention)

@@ -64,6 +64,12 @@ def test_a_run_names_its_summary_and_texts_of_one_length_need_none(tiny):
         for summary in ("graph", "graph-exact")
     )
     assert exact.record.config.summary == "graph-exact"
+    cost = usual.record.smoothing
+    tables = [result.table.set_index("group").loc[cost.group] for result in (usual, exact)]
+    change = (tables[0]["S"].to_numpy() - tables[1]["S"].to_numpy())[~tables[0]["unstable"]]
+    assert 0 < cost.largest == pytest.approx(np.abs(change).max())
+    assert cost.size == pytest.approx(tables[1]["S"].abs().median())
+    assert exact.record.smoothing is None
     rank = [result.table["S"].rank().corr(usual.table["S"].rank()) for result in (exact,)]
     assert 0.9 < rank[0] < 1.0
 
