@@ -2,8 +2,8 @@
 
 Processes of their own, each with the same model and texts, run in turn: (a) the bare Hugging Face
 eager forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end. Once
-over the triples alone and once with the twins' stereotype and anti-stereotype texts beside them.
-Each is run several times; medians count.
+over the triples alone and once with the twins' stereotype and anti-stereotype texts beside them;
+then with the other summaries of a pattern. Each is run several times; medians count.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
 
 def child(which: str) -> dict[str, Any]:
     """One measurement in a process of its own: seconds per run, stages, peak memory."""
-    from tda_bias import head_bias, load_triples
+    from tda_bias import HeadBiasConfig, head_bias, load_triples
     from tda_bias.models.load import bridge_model, load_language_model
     from tda_bias.twins import make_twins
     from tda_bias.types import ROLES
 
     which, _, with_twins = which.partition("+")
+    which, _, summary = which.partition(":")
     triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")
     twins = make_twins(triples) if with_twins else None
     loaded = load_language_model("smollm2-135m", device="cpu", attention="eager")
@@ -62,7 +63,8 @@ def child(which: str) -> dict[str, Any]:
         model = bridge_model(hf_model, tokenizer, name="smollm2-135m")
         for _ in range(RUNS):
             start = time.perf_counter()
-            result = head_bias(model, triples, twins=twins)
+            config = HeadBiasConfig(summary=summary or "graph")
+            result = head_bias(model, triples, twins=twins, config=config)
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -79,6 +81,8 @@ def measure(which: str) -> dict[str, Any]:
     return found
 
 
+# The first is the usual one.
+SUMMARIES = ("graph", "graph-exact", "attention", "flag")
 NAMES = {
     "forward": "(a) bare eager forward, batch 32, sorted by length",
     "heads": "(b) `head_bias` end to end",
@@ -106,13 +110,30 @@ def table(*, twins: bool) -> None:
     print()
 
 
+def table_of_summaries() -> None:
+    """Print what other summaries take beside the usual one, with twins."""
+    measured = {name: measure(f"heads:{name}+twins") for name in SUMMARIES}
+    usual = statistics.median(measured[SUMMARIES[0]]["runs"])
+    print("| summary | seconds (min to max) | ratio to `graph` | topology | peak memory, MB |")
+    print("|---|---|---|---|---|")
+    for name, of in measured.items():
+        median = statistics.median(of["runs"])
+        topology = statistics.median(run["topology"] for run in of["stages"])
+        print(
+            f"| `{name}` | {median:.1f} ({min(of['runs']):.1f} to {max(of['runs']):.1f}) "
+            f"| {median / usual:.2f} | {topology:.1f} | {of['peak_mb']:.0f} |"
+        )
+    print()
+
+
 def main() -> None:
-    """Print the tables: without and with twins."""
+    """Print the tables: without and with twins, and the summaries."""
     if not os.environ.get("TDABIAS_STEREOSET"):
         print("skipped: set TDABIAS_STEREOSET to StereoSet's intersentence half as JSON Lines")
         return
     table(twins=False)
     table(twins=True)
+    table_of_summaries()
 
 
 if __name__ == "__main__":
