@@ -249,3 +249,23 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatc
     code: dict[str, object] = {}
     for block in blocks:
         exec(block, code)
+
+
+# -- the README: what a stranger reads first --
+
+
+def _read(markdown: str) -> str:
+    """What is read of a page: without blocks, addresses of links and marks."""
+    without_blocks = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"<[^>]+>|(?<=\])\([^)]*\)|^\|[-|]+\|$", "", without_blocks, flags=re.MULTILINE)
+
+
+def test_the_readme_is_read_in_two_minutes():
+    text = _read((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    assert len(re.findall(r"\w[\w'.-]*", text)) <= 500
+    assert len(re.findall(r"(?<![\w.-])\d[\d.,]*(?![\w-])", text)) <= 20
+
+
+def test_what_is_read_of_a_page_are_words_and_numbers():
+    page = "# A [page](x.md) of 3\n```\nnot 4\n```\n| a | b |\n|---|---|\n<img src='5.png'>\n"
+    assert _read(page).split() == ["#", "A", "[page]", "of", "3", "|", "a", "|", "b", "|"]
