@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.language_model import special_tokens_around
+from tda_bias.models.language_model import Kind, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import as_trees, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
@@ -25,7 +25,7 @@ from tda_bias.store.cache import Part, texts_hash
 from tda_bias.types import ROLES, InputError, Triple
 
 # Kinds of models whose heads can be ablated while they read.
-KINDS = ("causal", "masked", "seq2seq")
+KINDS: tuple[Kind, ...] = ("causal", "masked", "seq2seq")
 # Log-probabilities of what is read of each tree, nats.
 Values = list[Float[np.ndarray, " reading"]]
 

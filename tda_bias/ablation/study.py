@@ -229,6 +229,15 @@ def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def maps_of_heads(run: HeadBias, category: str) -> pd.DataFrame:
+    """One row per head of a run: its place in every map, ``z_*``, and whether it is unstable."""
+    table = run.category[run.category["category"] == category]
+    columns = {by: map_columns(by, table).value for by in get_args(RankBy)}
+    maps = {f"z_{by}": table[column] for by, column in columns.items() if column in table}
+    table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
+    return table.reset_index(drop=True)
+
+
 def _head_table(
     first: FirstOrder,
     run: HeadBias,
@@ -237,11 +246,7 @@ def _head_table(
     outcomes: Sequence[Outcomes],
 ) -> pd.DataFrame:
     """One row per head: its place in the run's maps, estimates, exact effects where measured."""
-    table = run.category[run.category["category"] == category]
-    columns = {by: map_columns(by, table).value for by in get_args(RankBy)}
-    maps = {f"z_{by}": table[column] for by, column in columns.items() if column in table}
-    table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
-    table = table.reset_index(drop=True)
+    table = maps_of_heads(run, category)
     at = table["layer"].to_numpy(), table["head"].to_numpy()
     single = [place for place, heads in enumerate(sets) if len(heads) == 1]
 
