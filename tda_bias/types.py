@@ -16,6 +16,8 @@ Attention = Literal["causal", "bidirectional"]
 Edges = Literal["attention", "output"]
 Summary = Literal["graph", "graph-exact"]
 Ablation = Literal["mean", "zero"]
+# What is measured of a model with heads ablated: of triples, and risks of words.
+OutcomeName = Literal["beta", "log_odds", "pvf"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]

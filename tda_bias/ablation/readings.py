@@ -94,6 +94,10 @@ class Outcome(Protocol):
         """Names its saved parts, and the option that asks for it."""
 
     @property
+    def read(self) -> str:
+        """What is read, as tables and findings say it: ``120 words in 10 templates``."""
+
+    @property
     def readings(self) -> Readings:
         """The passes in which everything is read."""
 

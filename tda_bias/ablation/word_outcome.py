@@ -21,6 +21,7 @@ from pvf.words import Template, WordClasses, load_classes, load_templates, load_
 from tda_bias.ablation.readings import KINDS, Values, planned
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import require_kind
+from tda_bias.show.text import counted
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,12 @@ class WordRisk:
         )
         listed = list(self._reader.listed[0].classes.values())
         self._class_of = np.repeat(np.arange(len(listed)), list(map(len, listed)))
+
+    @property
+    def read(self) -> str:
+        """What is read, in words."""
+        words, templates = len(self.asked.words), len(self.asked.templates)
+        return f"{counted(words, 'word')} in {counted(templates, 'template')}"
 
     @property
     def texts(self) -> list[list[int]]:
