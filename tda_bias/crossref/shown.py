@@ -10,6 +10,7 @@ from tda_bias.crossref.finding import item_finding, target_finding
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest
 from tda_bias.crossref.head_finding import head_finding, ranking_said
 from tda_bias.crossref.item_crossref import ItemCrossReference
+from tda_bias.heads.finding import value_name
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name, interval_of
 from tda_bias.show.text import counted, report_of
@@ -31,7 +32,7 @@ def shown(result: CrossReference, folder: Path, *, top: int = 10) -> Output:
         Column("q", "{q:p}"),
     ]
     first = result.correlations.sort_values("p", kind="stable").head(8)
-    title = f"{result.record.model.name} · {about}"
+    title = f"{result.record.model.name} · {about} · T: {value_name(result.record.statistic)}"
     return Output(
         finding=target_finding(result).then(report_of(folder)),
         shown=[TableSpec(title, first, columns)],
