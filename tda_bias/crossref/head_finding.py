@@ -19,8 +19,8 @@ from tda_bias.show.table import head_name
 from tda_bias.show.text import Finding, counted, number_text, p_text
 
 _LEVEL = 0.05
-# Estimates that order heads less like ablation does than this are doubted.
-_FAIR = 0.5
+# Estimates that agree less with ablation, in order or in sign, are doubted.
+_FAIR, _SAME_SIGN = 0.5, 0.8
 # What an effect is compared by, in words.
 ASPECTS = {"size": "the size of the effect", "fall": "the fall of the risk on ablation"}
 
@@ -136,13 +136,14 @@ def _controls(result: HeadCrossReference) -> list[str]:
 
 def _doubts(every: pd.DataFrame) -> list[str]:
     """A line about risks whose estimates are no guide to what ablation does."""
-    rho = every["spearman"].astype(float)
-    poor = [risk for risk in RISKS if not rho[risk] >= _FAIR]
+    fair = (every["spearman"].round(2) >= _FAIR) & (every["same_sign"] >= _SAME_SIGN)
+    poor = [risk for risk in RISKS if not fair[risk]]
     if not poor:
         return []
     return [
-        f"Where that is below {_FAIR:.1f} ({_listed(poor)}) estimates say little of ablation: "
-        "correlations are then with slopes, not with what a head carries."
+        f"Estimates of {_listed(poor)} say little of ablation (Spearman below {_FAIR:.1f}, or more "
+        f"than {1 - _SAME_SIGN:.0%} of signs differ): correlations with them are with slopes, not "
+        "with what a head carries."
     ]
 
 

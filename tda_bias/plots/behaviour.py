@@ -192,8 +192,9 @@ def plot_ablation(
     row = study.agreement.set_index("ranking").loc[by]
     rho, p = (row[f"{name}_effect{end}"] for name in ("rho", "p"))
     ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
-    ax.set_yscale("log")
-    plain_numbers(ax.yaxis)
+    if (heads[f"effect{end}"].abs() > 0).any():  # a risk without any volatility has no effects
+        ax.set_yscale("log")
+        plain_numbers(ax.yaxis)
     ax.set_xlabel("gradient importance" if by == "importance" else named_map(by.removeprefix("z_")))
     if by == "importance":
         ax.set_xscale("log")

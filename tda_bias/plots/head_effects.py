@@ -59,8 +59,9 @@ def plot_effects_against_z(result: HeadCrossReference, risk: str, *, ax: Axes) -
         label="exact",
     )  # fmt: skip
     (row,) = primary(result).query("risk == @risk").to_dict("records")
-    ax.set_yscale("log")
-    plain_numbers(ax.yaxis)
+    if (every > 0).any():
+        ax.set_yscale("log")
+        plain_numbers(ax.yaxis)
     rho, p = number_text(row["spearman"]), p_text(row["p_within_layers"])
     ax.set_title(f"Spearman {rho}\np within layers {p}", fontsize=7)
     ax.set_xlabel(named_map(result.record.rank_by))

@@ -110,7 +110,7 @@ def test_an_unusable_file_is_refused_in_one_line(tmp_path, load, text, message):
 @pytest.mark.parametrize(
     ("load", "known"),
     [
-        (load_words, "occupations, professions, people, winogender, titles"),
+        (load_words, "occupations, professions, people, winogender, titles, targets:gender, .*"),
         (load_classes, "gender, pronouns, race, religion, disability"),
         (load_templates, "gender, race"),
     ],

@@ -26,9 +26,9 @@ from tda_bias.store.cache import Cache
 from tda_bias.types import HeadId, InputError
 
 ASKED = WordsAsked(
-    ("nurse", "cook", "doctor", "sister"),
+    ("nurse", "cook", "doctor", "woman"),
     (Template("The [X] said that [Y]", 2.0), Template("The [X] wrote that [Y]", 1.0)),
-    WordClasses("some", "test", {"male": ("he",), "female": ("she",)}, ()),
+    WordClasses("some", "test", {"male": ("his",), "female": ("her",)}, ()),
 )
 CONFIG = HeadCrossrefConfig(top=2, n_permutations=199, seed=1)
 
@@ -57,7 +57,8 @@ def made_up(n_layers=6, per_layer=8, seed=0):
     level = rng.normal(size=n_layers)[layer]
     table = pd.DataFrame({"layer": layer, "head": np.tile(np.arange(per_layer), n_layers)})
     for name in ("T", "z_evidence", "z_location", *(f"effect_{risk}" for risk in RISKS)):
-        table[name] = 2 * level + rng.normal(size=len(table))
+        table[name] = 3 * level * (-1 if name.startswith("effect") else 1)
+        table[name] += rng.normal(size=len(table))
     return table.assign(unstable=False, chosen="no")
 
 
@@ -127,7 +128,7 @@ def test_layers_alone_give_large_correlations_and_no_small_p_but_heads_do():
     table = made_up()
     rows = head_correlations(table, n_resamples=999).query("ranking == 'z_evidence'")
     fall = rows[rows["aspect"] == "fall"]
-    assert (fall["spearman"].abs() > 0.5).all()
+    assert (fall["spearman"] > 0.4).all()
     np.testing.assert_allclose(fall["by_layers"], fall["spearman"], atol=0.15)
     assert (fall["p_within_layers"] > 0.05).all()
     assert (fall["p"] < 0.01).all()
@@ -183,13 +184,16 @@ def test_the_answer_is_that_of_the_tests(found, changes, said):
     assert "has p < .05 within layers" in told.power[0]
 
 
-def test_estimates_that_do_not_order_heads_as_ablation_does_are_doubted(found):
-    poor = found.agreement.assign(spearman=0.9)
-    poor.loc[poor["risk"] == "R_v", "spearman"] = np.nan
-    told = head_finding(replace(found, agreement=poor)).control
-    assert any("below 0.5 (R_v) estimates say little of ablation" in line for line in told)
-    sure = head_finding(replace(found, agreement=found.agreement.assign(spearman=0.9))).control
-    assert not any("estimates say little" in line for line in sure)
+@pytest.mark.parametrize("poor", [{"spearman": 0.49}, {"spearman": np.nan}, {"same_sign": 0.7}])
+def test_estimates_that_do_not_agree_with_ablation_are_doubted(found, poor):
+    fair = found.agreement.assign(spearman=0.5, same_sign=0.8)
+    sure = head_finding(replace(found, agreement=fair)).control
+    assert not any("say little of ablation" in line for line in sure)
+    table = fair.copy()
+    for name, value in poor.items():
+        table.loc[table["risk"] == "R_v", name] = value
+    told = head_finding(replace(found, agreement=table)).control
+    assert told[1].startswith("Estimates of R_v say little of ablation")
 
 
 # -- files --
