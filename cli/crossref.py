@@ -11,7 +11,7 @@ from tda_bias.config import BatchOption, CrossrefConfig, HeadCrossrefConfig, Ite
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
-from tda_bias.types import Ablation, InputError
+from tda_bias.types import MAX_COUNT, Ablation, InputError
 
 from .loading import Texts, category_of, model_of, refuse_other_weights
 from .options import Positional
@@ -47,7 +47,7 @@ _READ_BY = {
     ),
 }
 _TYPED = {
-    _TARGETS: "the form over targets", _ITEMS: "--items", _HEADS: "--by heads",
+    _TARGETS: "--by targets", _ITEMS: "--items", _HEADS: "--by heads",
     _PUBLISHED: "--published",
 }  # fmt: skip
 
@@ -90,6 +90,7 @@ class CrossrefSettings(
     limit: int | None = Field(
         None,
         ge=1,
+        le=MAX_COUNT,
         description="with --by heads: only the first so many words x of the run of pvf",
     )
     ablation: Ablation = Field(
@@ -151,12 +152,10 @@ class CrossrefSettings(
     def said(self) -> Path:
         """The run that says what the model says; an ``InputError`` if it is not given."""
         if self.behaviour is None:
-            wanted = {
-                _ITEMS: "`tdabias stereoset` wrote", _HEADS: "`tdabias pvf` wrote"
-            }  # fmt: skip
+            wanted = {_ITEMS: "stereoset", _HEADS: "pvf"}.get(self.form, "pvf` or `tdabias unqover")
             raise InputError(
-                f"give the folder that {wanted.get(self.form, '`tdabias pvf` or `unqover` wrote')} "
-                "after that of the heads (or --published)"
+                f"give the folder that `tdabias {wanted}` wrote after that of the heads, or "
+                "--published"
             )
         return self.behaviour
 
@@ -164,8 +163,8 @@ class CrossrefSettings(
 def runs(settings: CrossrefSettings) -> Texts:
     """The runs that the form compares, each read once, and what pins their content."""
     for name in sorted(settings.unread):
-        forms = [_TYPED[form] for form in _READ_BY[name]]
-        refuse_options(settings, {name}, f"goes with {' or '.join(forms)} alone")
+        forms = " or ".join(_TYPED[form] for form in _READ_BY[name])
+        refuse_options(settings, {name}, f"goes with {forms}, not with {_TYPED[settings.form]}")
     loaded, pinned = _LOADERS[settings.form](settings)
     return Texts(loaded, DataRecord(source="runs", revision=" ".join(map(str, pinned))))
 

@@ -262,8 +262,11 @@ def test_what_cannot_be_compared_head_by_head_is_one_line(
         ([str(runs / "heads"), words, *by], "models with different weights"),
         ([heads, words, *by, "--top", "5"], "`top` must lie between 1 and 4 for 8 heads"),
         ([heads, words, *by, "--category", "race"], "--category must be one of gender, which"),
-        ([heads, words, *by, "--scoring", "mean"], "`scoring` goes with --items alone; leave it"),
-        ([heads, words, "--limit", "2"], "`limit` goes with --by heads alone; leave it out"),
+        (
+            [heads, words, *by, "--scoring", "mean"],
+            "`scoring` goes with --items, not with --by heads; leave it",
+        ),
+        ([heads, words, "--limit", "2"], "`limit` goes with --by heads, not with --by targets"),
         ([heads, words, *by, "--items"], "--items and --by heads do not go together"),
         ([heads, words, "--by", "layers"], "`by` must be"),
     ):
