@@ -31,12 +31,12 @@ from tda_bias.comparison.outcome import Guard, is_kept, paired_change
 from tda_bias.config import ConfirmConfig, HeadBiasConfig
 from tda_bias.crossref.item_crossref import item_tests
 from tda_bias.crossref.rank_tests import correlations, head_map
+from tda_bias.crossref.rankings import agreement
 from tda_bias.heads.confirmation import confirmation
 from tda_bias.heads.group_result import GroupResult, joined_layers, layer_numbers, random_halves
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.tables import tables
-from tda_bias.paper.rankings import agreement
 from tda_bias.scores.beta import TwinSets, exchange_test
 from tda_bias.scores.stereoset import _scores_of, icat, wins
 from tda_bias.stats.clusters import cluster_mean

@@ -13,7 +13,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.paper.rankings import TOP, about_rankings, agreement, overlap, published_rankings
+from tda_bias.crossref.rankings import TOP, agreement, overlap
+from tda_bias.paper.rankings import about_rankings, published_rankings
 from tda_bias.show.tables import markdown, paper_table
 from tda_bias.stats.correlation import permutations_within, standardised_ranks
 from tda_bias.stats.resampling import two_sided_share

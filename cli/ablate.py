@@ -12,7 +12,7 @@ from tda_bias.config import BatchOption, CurveConfig, StudyConfig
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
-from tda_bias.types import MAX_COUNT, Ablation, RankBy
+from tda_bias.types import MAX_COUNT, Ablation, InputError, OutcomeName, RankBy
 
 from .loading import (
     Texts,
@@ -36,14 +36,16 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
+    from pvf.report import RiskReport
     from tda_bias.ablation.ablator import Ablator
     from tda_bias.ablation.prune_curve import PruneCurve
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "n_permutations")
+_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
 _RANKINGS = (*get_args(RankBy), "importance", "effect")
+_OUTCOMES = get_args(OutcomeName)
 
 
 class AblateSettings(
@@ -64,6 +66,16 @@ class AblateSettings(
     )
     category: str | None = Field(None, description="which category, of a run with several")
     ablation: Ablation = Field("mean", description="an ablated head writes its mean, or nothing")
+    outcome: Annotated[str, Changes.TABLES] = Field(
+        "beta,log_odds",
+        description="what is measured, with commas: beta (where there are twins), log_odds, pvf "
+        "(R, R_p and R_v of words)",
+    )
+    pvf: Path | None = Field(
+        None,
+        description="with --outcome pvf: folder that `tdabias pvf` wrote, whose words, templates "
+        "and classes are read (default: he and she for 120 occupations)",
+    )
     curve: bool = Field(
         False,
         description="ablate 1, 2, 4, ... heads by rankings: how much bias remains, at what cost in "
@@ -101,6 +113,24 @@ class AblateSettings(
             raise ValueError(f"must name rankings among {', '.join(_RANKINGS)}; got {value!r}")
         return ",".join(names)
 
+    @field_validator("outcome")
+    @classmethod
+    def _known_outcomes(cls, value: str) -> str:
+        names = [name.strip() for name in value.split(",")]
+        if set(names) - {*_OUTCOMES}:
+            raise ValueError(f"must name outcomes among {', '.join(_OUTCOMES)}; got {value!r}")
+        return ",".join(dict.fromkeys(names))
+
+    @property
+    def outcomes(self) -> frozenset[str]:
+        """The outcomes, each once."""
+        return frozenset(self.outcome.split(","))
+
+    @property
+    def by_content(self) -> frozenset[str]:
+        """The run of words, wherever it is."""
+        return frozenset({"pvf"})
+
     @model_validator(mode="after")
     def _options_of_one_form(self) -> AblateSettings:
         for name in self.unread - {"curve"}:
@@ -108,6 +138,8 @@ class AblateSettings(
             if name in self.model_fields_set and getattr(self, name) != by_default:
                 only = "without" if self.curve else "with"
                 raise ValueError(f"`{name}` goes {only} --curve")
+        if self.pvf is not None and "pvf" not in self.outcomes:
+            raise ValueError("`pvf` is a run whose words are read with --outcome pvf; give both")
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
@@ -135,6 +167,7 @@ class Asked:
     heads: HeadBias
     category: str
     texts: Texts
+    words: RiskReport | None = None  # of the run of pvf that is named
 
     def identity(self, settings: AblateSettings, config: BaseModel) -> dict[str, Any]:
         """The settings that must be unchanged for parts on disk to be reused."""
@@ -158,7 +191,32 @@ def asked(settings: AblateSettings) -> Asked:
     category = category_of(heads, settings.category)
     if settings.curve:
         reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
-    return Asked(heads, category, triples_of_run(heads.record, category, settings))
+    words = _words(settings, heads)
+    texts = triples_of_run(heads.record, category, settings)
+    if "outcome" in settings.model_fields_set and "beta" in settings.outcomes:
+        refuse_without_twins(texts)
+    return Asked(heads, category, texts, words)
+
+
+def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
+    """The run of pvf whose words are read, where one is named."""
+    if settings.pvf is None:
+        return None
+
+    from pvf.report import load_report
+    from tda_bias.crossref.crossref import same_model
+
+    report = load_report(settings.pvf)
+    same_model(heads.record, report.preferences.record)
+    return report
+
+
+def refuse_without_twins(texts: Texts) -> None:
+    """Refuse to measure beta where nothing has a twin."""
+    if texts.twins is None:
+        raise InputError(
+            "`outcome` beta compares texts with their twins, and these have none; leave beta out"
+        )
 
 
 def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
@@ -169,10 +227,11 @@ def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     record, texts = asked.heads.record, asked.texts
     model = work.model(model_of(record, settings.model), dtype=record.model.dtype)
     refuse_other_weights(model, record)
+    twins = texts.twins if settings.curve or "beta" in settings.outcomes else None
     return Ablator(
         model,
         texts.items,
-        twins=[texts.twins.of(triple) for triple in texts.items] if texts.twins is not None else (),
+        twins=[twins.of(triple) for triple in texts.items] if twins is not None else (),
         ablation=settings.ablation,
         batch_size=settings.batch_size,
         precision=settings.precision,
@@ -184,8 +243,13 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
     ablator = _ablator(settings, asked, work)
 
     from tda_bias.ablation.study import ablation_study
+    from tda_bias.ablation.word_outcome import WordRisk, WordsAsked
     from tda_bias.plots.behaviour import ablation_figure
 
+    outcomes = []
+    if "pvf" in settings.outcomes:
+        words = WordsAsked.published() if asked.words is None else WordsAsked.of(asked.words)
+        outcomes = [WordRisk(ablator.model, words, batch_size=settings.batch_size)]
     config = part_of(settings, StudyConfig)
     title = f"{asked.heads.record.model.name} · {asked.category}"
     with work.progress(title, "tokens") as progress:
@@ -193,12 +257,20 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
             ablator,
             asked.heads,
             category=asked.category,
+            triples=bool(settings.outcomes & {"beta", "log_odds"}),
+            outcomes=outcomes,
             config=config,
             cache=work.cache(asked.identity(settings, config)),
             progress=progress,
         )
     figures = {"effects": ablation_figure(result)}
-    return work.saved(result, figures=figures, run=str(settings.run), **asked.about)
+    return work.saved(
+        result,
+        figures=figures,
+        run=str(settings.run),
+        pvf=settings.pvf and str(settings.pvf),
+        **asked.about,
+    )
 
 
 def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:

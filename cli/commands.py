@@ -111,7 +111,7 @@ PANELS = {
         ),
         Spec(
             "crossref",
-            "Correlate, over StereoSet's targets, what heads do with what the model says.",
+            "Correlate what heads do with what the model says: over targets, items or heads.",
             settings=".crossref:CrossrefSettings",
             example="tdabias crossref runs/items/heads runs/items/stereoset --items",
             forms={
@@ -126,6 +126,12 @@ PANELS = {
                     compute=".crossref:by_item",
                     load="tda_bias.crossref.item_crossref:ItemCrossReference.load",
                     shown="tda_bias.crossref.shown:items_shown",
+                ),
+                "crossref heads": Form(
+                    texts=".crossref:runs",
+                    compute=".crossref:by_head",
+                    load="tda_bias.crossref.head_crossref:HeadCrossReference.load",
+                    shown="tda_bias.crossref.shown:heads_shown",
                 ),
                 "crossref published": Form(
                     texts=".crossref:runs",

@@ -63,7 +63,8 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOpti
     words: str = Field(
         "occupations",
         description="words x: occupations, titles (the earlier paper's), StereoSet's targets "
-        "(professions, people), winogender (the default with --reference bls), or a file, one per "
+        "(targets:gender, targets:profession, targets:race, targets:religion, targets:all; also "
+        "professions, people), winogender (the default with --reference bls), or a file, one per "
         "line",
     )
     templates: str | None = Field(

@@ -215,7 +215,7 @@ def folder_name(source: str) -> str:
     """
     path = Path(source)
     if not path.exists():
-        return source.replace("/", "--")
+        return source.replace("/", "--").replace(":", "-")  # no file system takes both
     place = path.resolve()
     mark = text_hash(str(place), size=3)
     return f"{place.stem if place.is_file() else place.name}-{mark}"

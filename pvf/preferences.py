@@ -123,6 +123,13 @@ def class_preferences(
     return ClassPreferences(p, word_probs.sum(-1))
 
 
+def word_probabilities(
+    log_prob: Float[np.ndarray, "... word"], continued: Float[np.ndarray, "... word"]
+) -> Float[np.ndarray, "... word"]:
+    """Probability of each word and of no longer listed one, as ``Preferences`` has them."""
+    return np.asarray(np.exp(log_prob) * np.maximum(1.0 - continued, 0.0))
+
+
 @dataclass(frozen=True, repr=False)
 class Preferences(Result):
     """Word probabilities at the slot of every template for every x, and where they come from.
@@ -196,7 +203,7 @@ class Preferences(Result):
     @property
     def word_probs(self) -> Float[np.ndarray, "x context word"]:
         """Probability of each word and of no longer listed one."""
-        return np.asarray(np.exp(self.log_prob) * np.maximum(1.0 - self.continued, 0.0))
+        return word_probabilities(self.log_prob, self.continued)
 
     def by_class(self, aggregate: Aggregate = "sum") -> ClassPreferences:
         """Preferences over the classes."""

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from transformers import PreTrainedTokenizerBase
 
 from pvf.config import Forms, ScoreConfig
@@ -32,6 +32,7 @@ from tda_bias.models.requests import (
 )
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks
 from tda_bias.models.scoring import Scorer
+from tda_bias.models.token_trees import TokenTree
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.types import InputError, Progress
 
@@ -63,8 +64,8 @@ def score_preferences(
         ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
-    listed = _readable(model, config, words, templates, classes)
-    reader = _Reader(model, config.batch_size, templates, listed)
+    reader = word_reader(model, words.words, templates, classes, config=config)
+    listed = reader.listed
     weights = model.weight_hash()
     read = read_blocks(
         model,
@@ -94,6 +95,20 @@ def score_preferences(
         },
     )
     return Preferences(log_prob, continued, record)
+
+
+def word_reader(
+    model: LanguageModel,
+    words: Sequence[str],
+    templates: Sequence[Template],
+    classes: WordClasses,
+    *,
+    config: ScoreConfig | None = None,
+) -> WordReader:
+    """What reads the words of classes in templates, for words x like these; errors as above."""
+    config = config or ScoreConfig()
+    listed = _readable(model, config, words, templates, classes)
+    return WordReader(model, config.batch_size, templates, listed)
 
 
 def _words_record(
@@ -128,7 +143,7 @@ def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
 def _readable(
     model: LanguageModel,
     config: ScoreConfig,
-    words: WordList,
+    words: Sequence[str],
     templates: Sequence[Template],
     classes: WordClasses,
 ) -> list[WordTokens]:
@@ -144,7 +159,7 @@ def _readable(
                 f"{Y_SLOT}; shorten {template.text!r}"
             )
     before = [
-        _WORD_START if template.joint else template.prompt(words.words[0]) for template in templates
+        _WORD_START if template.joint else template.prompt(words[0]) for template in templates
     ]
     listed = {
         text: word_tokens(
@@ -161,7 +176,25 @@ def _readable(
 
 
 @dataclass(frozen=True)
-class _Reader:
+class WordTrees:
+    """What a model reads for some words x in every template.
+
+    Attributes:
+        trees: Of tokens, as a ``Scorer`` runs them.
+        sources: What the encoder of an encoder-decoder reads for each; else empty.
+        together: Texts that a tree stands for.
+        place: By template, where the readings of the tokens of all words y stand among those of all
+            trees, tree after tree.
+    """
+
+    trees: list[TokenTree]
+    sources: list[list[int]]
+    together: int
+    place: list[Int[np.ndarray, "x token"]]
+
+
+@dataclass(frozen=True)
+class WordReader:
     """Reads words of y in every template filled with some words x."""
 
     model: LanguageModel
@@ -184,22 +217,53 @@ class _Reader:
 
     def read(self, words: Sequence[str], progress: Progress) -> Arrays:
         """Log-probabilities of a block as they are saved."""
-        read = self._at_masks if self.model.kind == "masked" else self._after_prompts
-        values = read(words, progress)
-        if not all(np.isfinite(of_template).all() for of_template in values):
+        asked = self.trees(words)
+        scorer = Scorer(self.model, batch_size=self.batch_size, texts_per_tree=asked.together)
+        read = scorer.log_probs(asked.trees, asked.sources, progress=progress)
+        return self.of_words(asked, np.concatenate(read))
+
+    def of_words(self, asked: WordTrees, values: Float[np.ndarray, " reading"]) -> Arrays:
+        """``log_prob`` and ``continued``, as in ``Preferences``, from the readings of trees.
+
+        Raises:
+            InputError: if one is undefined.
+        """
+        if not np.isfinite(values).all():
             raise InputError(
                 f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
             )
         of_templates = [
-            listed.log_probs(own) for listed, own in zip(self.listed, values, strict=True)
+            listed.log_probs(values[place])
+            for listed, place in zip(self.listed, asked.place, strict=True)
         ]
         log_prob, continued = (np.stack(of, axis=1) for of in zip(*of_templates, strict=True))
         return {"log_prob": log_prob, "continued": continued}
 
-    def _after_prompts(
-        self, words: Sequence[str], progress: Progress
-    ) -> list[Float[np.ndarray, "x token"]]:
-        """By template: tokens of all words from left to right after the text before the slot."""
+    def reading_slopes(
+        self,
+        asked: WordTrees,
+        values: Float[np.ndarray, " reading"],
+        log_prob: Float[np.ndarray, "x context word"],
+        continued: Float[np.ndarray, "x context word"],
+    ) -> Float[np.ndarray, " reading"]:
+        """Derivatives by every reading of a number whose derivatives by what it gives are known."""
+        slopes = np.zeros_like(values)
+        for number, (listed, place) in enumerate(zip(self.listed, asked.place, strict=True)):
+            own = listed.token_slopes(values[place], log_prob[:, number], continued[:, number])
+            # A masked model reads a token at one place for several words.
+            np.add.at(slopes, place, own)
+        return slopes
+
+    def inputs(self, words: Sequence[str]) -> list[list[int]]:
+        """Token ids of every prompt, word by word: what a model (or its encoder) reads."""
+        return _inputs(self.model, words, self.templates)
+
+    def trees(self, words: Sequence[str]) -> WordTrees:
+        """What the model reads for some words x."""
+        return self._at_masks(words) if self.model.kind == "masked" else self._after_prompts(words)
+
+    def _after_prompts(self, words: Sequence[str]) -> WordTrees:
+        """Tokens of all words from left to right after the text before the slot."""
         model = self.model
         texts = _prompts(words, self.templates)
         prompts = _prompt_ids(model, words, self.templates)
@@ -230,31 +294,27 @@ class _Reader:
                     before=texts[first],
                 )
             )
-        scorer = Scorer(model, batch_size=self.batch_size, texts_per_tree=together)
         trees, _ = as_trees(model, requests)
-        sources = _inputs(model, words, self.templates) if model.kind == "seq2seq" else []
-        values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
-        ends = np.cumsum([sum(map(len, of.tokens)) for of in self.listed])
-        return np.split(values.reshape(len(words), -1), ends[:-1], axis=1)
+        sources = self.inputs(words) if model.kind == "seq2seq" else []
+        sizes = [sum(map(len, of.tokens)) for of in self.listed]
+        place = np.arange(len(words) * sum(sizes)).reshape(len(words), -1)
+        return WordTrees(trees, sources, together, np.split(place, np.cumsum(sizes)[:-1], axis=1))
 
-    def _at_masks(
-        self, words: Sequence[str], progress: Progress
-    ) -> list[Float[np.ndarray, "x token"]]:
-        """By template: the one token of every word at a mask in the slot's place."""
+    def _at_masks(self, words: Sequence[str]) -> WordTrees:
+        """The one token of every word at a mask in the slot's place."""
         model, mask, rows, places = self.model, mask_token(self.model), MaskedRows(), []
-        for number, prompt in enumerate(_inputs(model, words, self.templates)):
+        for number, prompt in enumerate(self.inputs(words)):
             if prompt.count(mask) != 1:
                 text = model.tokenizer.decode(prompt)
                 raise InputError(f"the tokenizer does not find the mask in {text!r}")
             at = prompt.index(mask)
             listed = self.listed[number % len(self.templates)]
             places += [rows.add(prompt, at, token) for (token,) in listed.tokens]
-        values = Scorer(model, batch_size=self.batch_size).log_probs(
-            rows.trees(), progress=progress
-        )
-        read = np.array([values[row][place] for row, place in places])
-        by_template = read.reshape(len(words), len(self.templates), -1)
-        return [by_template[:, number] for number in range(len(self.templates))]
+        trees = rows.trees()
+        starts = np.cumsum([0, *(len(tree.read_node) for tree in trees)])
+        place = np.array([starts[row] + reading for row, reading in places])
+        by_template = place.reshape(len(words), len(self.templates), -1)
+        return WordTrees(trees, [], 1, list(np.moveaxis(by_template, 1, 0)))
 
 
 def _inputs(
@@ -355,20 +415,40 @@ class WordTokens:
             Log-probabilities of the words, and the probability, given a word, that what follows
             makes it a longer one.
         """
-        starts = np.cumsum([0, *map(len, self.tokens)])[:-1]
-        log_prob = np.add.reduceat(values, starts, axis=-1)
+        log_prob = np.add.reduceat(values, self._starts, axis=-1)
         continued = np.zeros_like(log_prob)
+        for word, place in self._following:
+            continued[..., word] += np.exp(values[..., place])
+        return log_prob, continued
+
+    def token_slopes(
+        self,
+        values: Float[np.ndarray, "... token"],
+        log_prob: Float[np.ndarray, "... word"],
+        continued: Float[np.ndarray, "... word"],
+    ) -> Float[np.ndarray, "... token"]:
+        """Derivatives by the values of ``log_probs``, from those by what it returns."""
+        slopes = np.repeat(log_prob, [len(own) for own in self.tokens], axis=-1)
+        for word, place in self._following:
+            slopes[..., place] += continued[..., word] * np.exp(values[..., place])
+        return slopes
+
+    @property
+    def _starts(self) -> Int[np.ndarray, " word"]:
+        """Where the tokens of each word begin."""
+        return np.cumsum([0, *map(len, self.tokens)])[:-1]
+
+    @property
+    def _following(self) -> list[tuple[int, int]]:
+        """Of every word that others begin with: the tokens that may come next, each once."""
         number = {own: word for word, own in enumerate(self.tokens)}
-        # Of every word that others begin with: the tokens that may come next, each once.
         following = {
-            own[: n + 1]: (number[own[:n]], start + n)
-            for own, start in zip(self.tokens, starts, strict=True)
+            own[: n + 1]: (number[own[:n]], int(start) + n)
+            for own, start in zip(self.tokens, self._starts, strict=True)
             for n in range(1, len(own))
             if own[:n] in number
         }
-        for word, place in following.values():
-            continued[..., word] += np.exp(values[..., place])
-        return log_prob, continued
+        return list(following.values())
 
 
 def word_tokens(

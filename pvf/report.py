@@ -20,6 +20,7 @@ from tda_bias.show.figures import named_apart
 from tda_bias.show.text import counted
 from tda_bias.stats.seeds import generator
 from tda_bias.store.files import RECORD
+from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import RecordPart, validated_part
 from tda_bias.store.result import Addition, RunWriter
 from tda_bias.store.run import Run, open_run
@@ -214,6 +215,16 @@ def refuse_other_risks(
                 f"{folder} holds risks with other settings; choose another --out, or write over "
                 "them with --overwrite"
             )
+
+
+def risk_hash(report: RiskReport) -> str:
+    """Hash of what its risks were computed with beside the preferences."""
+    settings = RiskSettings(
+        config=report.config,
+        x_weights=_as_saved(report.x_weights),
+        reference=report.reference and report.reference.record,
+    )
+    return text_hash(settings.model_dump_json())
 
 
 def risk_options(run: Run) -> dict[str, Any]:

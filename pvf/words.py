@@ -81,24 +81,32 @@ class Template:
 def load_words(source: str | Path = "occupations") -> WordList:
     """Words for x.
 
-    ``source`` is ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
-    profession, and of race and religion as persons), ``winogender`` (60), ``titles``
-    (all of the earlier paper's), or a text file with one word per line; empty lines and what
-    follows a ``#`` do not count.
+    ``source`` is ``occupations`` (120), ``targets:CATEGORY`` (StereoSet's targets of gender,
+    profession, race, religion, or ``all``; those of race and religion as persons),
+    ``professions`` or ``people`` (the same of profession, and of race and religion),
+    ``winogender`` (60), ``titles`` (all of the earlier paper's), or a text file with one word per
+    line; empty lines and what follows a ``#`` do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.
     """
     published = packaged("words.yaml")
     if source in published:
-        entry = published[str(source)]
-        return WordList(str(source), entry["source"], tuple(entry["words"]))
+        return WordList(str(source), published[str(source)]["source"], _published(str(source)))
     lines = read_text(source, setting="words", named=tuple(published)).splitlines()
     words = [word for line in lines if (word := line.split("#")[0].strip())]
     if not words:
         raise InputError(f"`words` {source} is empty")
     _refuse_repeated(words, f"`words` {source}")
     return WordList(Path(source).name, str(source), tuple(words))
+
+
+def _published(name: str) -> tuple[str, ...]:
+    """The words of a list of the package, which may be made of others."""
+    entry = packaged("words.yaml")[name]
+    if "words" in entry:
+        return tuple(entry["words"])
+    return tuple(word for part in entry["of"] for word in _published(part))
 
 
 def load_classes(source: str | Path = "gender") -> WordClasses:

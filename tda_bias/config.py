@@ -243,7 +243,8 @@ class TargetPermutations(DrawsOption):
         9999,
         ge=99,
         le=MAX_RESAMPLES,
-        description="permutations of targets, with --items of items, with --published of heads",
+        description="permutations of targets, with --items of items, with --published and --by "
+        "heads of heads",
     )
 
 
@@ -252,6 +253,18 @@ class CrossrefConfig(TargetPermutations):
 
     rank_by: Annotated[RankBy | None, Changes.TABLES] = Field(
         None, description="which combined value of a head is T (default: the run's)"
+    )
+
+
+class HeadCrossrefConfig(CrossrefConfig):
+    """Settings of ``cross_reference_heads``."""
+
+    top: int = Field(
+        10,
+        ge=1,
+        le=MAX_COUNT,
+        description="with --by heads: heads whose effect is measured and not only estimated: those "
+        "with the largest estimates, and as many random ones",
     )
 
 

@@ -8,30 +8,23 @@ language modelling. Of encoder-decoders, the heads are those of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
 
+from tda_bias.ablation.effects import FORWARD_AND_BACKWARD, HeadEffects
 from tda_bias.ablation.readings import triple_readings
-from tda_bias.ablation.removal import HeadRemover
-from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
-from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
+from tda_bias.models.attention import writes_to_the_stream
+from tda_bias.models.hooks import Precision
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
 from tda_bias.scores.stereoset import language_wins
-from tda_bias.store.cache import Cache, Part, texts_hash
-from tda_bias.types import Ablation, HeadId, InputError, Triple
+from tda_bias.store.cache import Cache, Part
+from tda_bias.types import Ablation, HeadId, Triple
 
-# A backward pass costs about two forward ones.
-_READINGS_OF_A_GRADIENT = 3
 # Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
 _SIGN = np.array([1.0, -1.0, 0.0, 0.0])
 
@@ -111,7 +104,7 @@ class FirstOrder:
     direct: Float[np.ndarray, "layer head"]
 
 
-class Ablator:
+class Ablator(HeadEffects):
     """Runs a language model on triples with and without heads.
 
     Args:
@@ -138,20 +131,15 @@ class Ablator:
         batch_size: int = 32,
         precision: Precision = "float32",
     ) -> None:
-        if ablation not in get_args(Ablation):
-            allowed = " or ".join(get_args(Ablation))
-            raise InputError(f"`ablation` must be {allowed}; got {ablation!r}")
-        self.model, self.triples, self.twins = model, triples, twins
-        self.ablation, self.batch_size, self.precision = ablation, batch_size, precision
+        self.triples, self.twins = triples, twins
         self.readings = triple_readings(model, triples, twins, batch_size=batch_size)
-        self.layers = attention_layers(model)
-        require_separate_heads(model, self.layers)
-        self.replacement: Float[Tensor, "layer head d"] | None = None
-        if ablation == "mean":
-            self.replacement = head_means(
-                model, self.layers, self.readings.unrelated, batch_size=batch_size
-            )
-        self._remover = HeadRemover(model, self.layers, self.replacement, precision=precision)
+        super().__init__(
+            model,
+            self.readings.unrelated,
+            ablation=ablation,
+            batch_size=batch_size,
+            precision=precision,
+        )
 
     def only(self, chosen: Bool[np.ndarray, " triple"]) -> Ablator:
         """An ablator of some of the triples alone: means of heads are of their texts too."""
@@ -164,17 +152,6 @@ class Ablator:
             batch_size=self.batch_size,
             precision=self.precision,
         )
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The way in which heads are removed, as saved parts name it."""
-        texts = texts_hash([(list(ids),) for ids in self.readings.unrelated])
-        replacement = texts if self.ablation == "mean" else 0
-        return {"replacement": replacement, "precision": self.precision}
-
-    def removed(self, heads: Sequence[HeadId]) -> AbstractContextManager[None]:
-        """Remove heads from the model for whatever runs inside, as ``HeadRemover.removed``."""
-        return self._remover.removed(heads)
 
     # -- exact effects of sets of heads --
 
@@ -189,30 +166,13 @@ class Ablator:
 
     def removals(self, sets: Sequence[Sequence[HeadId]]) -> list[Part]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
-        require_heads(self.model, self.layers, [head for heads in sets for head in heads])
-
-        def read(tree_pass: TreePass) -> Float[np.ndarray, "set reading"]:
-            values = self._remover.read(tree_pass, sets)
-            refuse_undefined(self.model, values)
-            return values
-
-        about = {"heads": [[str(head) for head in heads] for heads in sets]}
-        return self._parts("pass", about, read, len(sets))
+        return self.removal_parts(self.readings, sets)
 
     def outcomes(
         self, sets: Sequence[Sequence[HeadId]], arrays: Iterable[Mapping[str, np.ndarray]]
     ) -> list[Outcomes]:
         """Outcomes without each set of heads, from the arrays of ``removals``."""
-        readings = self.readings
-        read = [[np.full(len(part), np.nan) for part in readings.part] for _ in sets]
-        for make, of_part in zip(readings.passes, arrays, strict=True):
-            tree_pass = make()
-            ends = np.cumsum([len(which) for which in tree_pass.readings])[:-1]
-            texts = list(zip(tree_pass.tree, tree_pass.readings, strict=True))
-            for values, of_set in zip(read, of_part["values"], strict=True):
-                for (text, which), value in zip(texts, np.split(of_set, ends), strict=True):
-                    values[text][which] = value
-        return [self._outcomes(values) for values in read]
+        return [self._outcomes(values) for values in self.readings.by_tree(arrays, len(sets))]
 
     def _outcomes(self, values: Sequence[Float[np.ndarray, " reading"]]) -> Outcomes:
         """Readings of all triples and twins, put together."""
@@ -223,38 +183,11 @@ class Ablator:
         twins = np.divide(sums, number, out=np.full(n, np.nan), where=number > 0)
         return Outcomes(total[:n, :3], total[:n, 3], count[:n], twins)
 
-    def _parts(
-        self,
-        name: str,
-        about: Mapping[str, Any],
-        read: Callable[[TreePass], Float[np.ndarray, "..."]],
-        times: int,
-    ) -> list[Part]:
-        """One part per batch of texts, which is made when it is needed and not kept.
-
-        Its cost is the number of tokens, as many ``times`` as the model reads them.
-        """
-        readings = self.readings
-
-        def part(number: int, make: Callable[[], TreePass], tokens: int) -> Part:
-            @cache
-            def depends_on() -> dict[str, Any]:
-                texts = _texts_hash(make())
-                return {"texts": texts, "packed": readings.packed, **self.about, **about}
-
-            def values() -> dict[str, np.ndarray]:
-                return {"values": read(make())}
-
-            return Part(f"{name} {number}", float(tokens) * times, depends_on, values)
-
-        passes = zip(readings.passes, readings.tokens, strict=True)
-        return [part(number, make, tokens) for number, (make, tokens) in enumerate(passes)]
-
     # -- first-order estimates for every head --
 
     def slope_parts(self) -> list[Part]:
         """The parts that ``first_order`` is made of, batch by batch of texts."""
-        return self._parts("slopes", {}, self._slopes, _READINGS_OF_A_GRADIENT)
+        return self.readings.parts("slopes", self.about, self._slopes, times=FORWARD_AND_BACKWARD)
 
     def first_order(self, arrays: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
         """Estimates for every head, from the arrays of ``slope_parts``; computed now if None."""
@@ -270,20 +203,14 @@ class Ablator:
         if not writes_to_the_stream(self.model, layers):
             direct = np.full_like(direct, np.nan)
         beta = _beta(effect, total[0, n:], readings.twin_of)
-        estimates = np.full((4, layers[-1].number + 1, layers[0].n_heads), np.nan)
-        places = [layer.number for layer in layers]
-        estimates[:, places] = effect.mean(0), beta, np.abs(loss).mean(0), direct.mean(0)
-        return FirstOrder(*estimates)
+        estimates = effect.mean(0), beta, np.abs(loss).mean(0), direct.mean(0)
+        return FirstOrder(*self.by_number(np.stack(estimates)))
 
     def _slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """Effects on the log-odds and the loss of one pass, row by row, and the direct part."""
         texts = zip(tree_pass.tree, tree_pass.readings, strict=True)
         part = np.concatenate([self.readings.part[text][which] for text, which in texts])
-        with torch.enable_grad(), watched(self.model.hf_model, self.layers) as seen:
-            values = log_probs_with_gradients(
-                self.model.hf_model, tree_pass.inputs, tree_pass.places, tree_pass.place,
-                tree_pass.token,
-            )  # fmt: skip
+        values, seen = self.read_with_gradients(tree_pass)
         sign = torch.from_numpy(_SIGN[part]).to(values)
         *odds, final = torch.autograd.grad((sign * values).sum(), seen, retain_graph=True)
         loss = torch.autograd.grad(-values.sum(), seen[:-1])
@@ -292,20 +219,13 @@ class Ablator:
         )
         for index, layer in enumerate(self.layers):
             z, slope = (layer.by_head(x).detach() for x in (seen[index], odds[index]))
-            change = -z if self.replacement is None else self.replacement[index].to(z) - z
+            change = self.change(index, z)
             estimates[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
             estimates[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
             written = layer.written(change).detach()
             if written.shape[1] == final.shape[1]:
                 estimates[2, :, index] = (written * final[:, :, None]).double().sum((1, 3)).cpu()
         return estimates.numpy()
-
-
-def _texts_hash(tree_pass: TreePass) -> str:
-    """Hash of everything a pass reads, in order."""
-    parts = [value.tolist() for value in tree_pass.inputs.values() if hasattr(value, "tolist")]
-    parts += [places.tolist() for places in (tree_pass.places, tree_pass.place, tree_pass.token)]
-    return texts_hash([(*parts, tree_pass.tree)])
 
 
 def _beta(
@@ -320,35 +240,3 @@ def _beta(
     weight = (number > 0).astype(float)
     total = np.tensordot(weight, effect, 1) - np.tensordot(1 / number[twin_of], twins, 1)
     return np.asarray(total / weight.sum())
-
-
-@contextmanager
-def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[list[Tensor]]:
-    """Let gradients begin at the first layer's input, and keep what they are taken of.
-
-    There are none of parameters, which would cost memory.
-
-    Yields:
-        What every layer's projection was given, then the last layer's output.
-    """
-    seen = [torch.empty(0)] * (len(layers) + 1)
-    learning = [p for p in hf_model.parameters() if p.requires_grad]
-
-    def begin(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (arguments[0].detach().requires_grad_(), *arguments[1:])
-
-    def end(_: nn.Module, __: Any, output: Any) -> None:
-        seen[-1] = output[0] if isinstance(output, tuple) else output
-
-    with ExitStack() as stack:
-        for parameter in learning:
-            stack.callback(parameter.requires_grad_(False).requires_grad_)
-        stack.callback(layers[0].block.register_forward_pre_hook(begin).remove)
-        stack.callback(layers[-1].block.register_forward_hook(end).remove)
-        for index, layer in enumerate(layers):
-
-            def keep(_: nn.Module, arguments: tuple[Tensor, ...], index: int = index) -> None:
-                seen[index] = arguments[0]
-
-            stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
-        yield seen

@@ -6,17 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
-from tda_bias.ablation.study import AblationStudy
+from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 _LEVEL = 0.05
-# Endings of the columns of effects, and what the effects are on.
-EFFECTS = {"": "log-odds", "_beta": "beta"}
+# What effects are on: in a table, and with its unit in a sentence.
+EFFECTS = {
+    "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
+    "R_v": "the volatility R_v",
+}  # fmt: skip
+_MEASURED = {
+    "log_odds": ("mean log-odds", " nats"), "beta": ("target effect (beta)", " nats"),
+    "R": ("risk R", ""),
+}  # fmt: skip
 
 
-def effect_ends(study: AblationStudy) -> list[str]:
-    """Endings of the columns of effects that a study has."""
-    return list(EFFECTS) if study.has_beta else [""]
+def listed_outcomes(study: AblationStudy) -> list[str]:
+    """Outcomes of a study in the order in which they are printed."""
+    return [name for name in EFFECTS if name in study.outcomes]
+
+
+def what_was_read(study: AblationStudy, noun: str = "item") -> str:
+    """How much the numbers of a study are of: ``8 items, 120 words in 10 templates``."""
+    triples = [counted(study.record.triples, noun)] if study.record.triples else []
+    return ", ".join([*triples, *study.record.further.values()])
 
 
 def ablation_finding(study: AblationStudy) -> Finding:
@@ -24,20 +37,15 @@ def ablation_finding(study: AblationStudy) -> Finding:
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
     record = study.record
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
-    primary = "beta" if study.has_beta else "log_odds"
-    test = tests[primary]
-    name = "target effect (beta)" if study.has_beta else "mean log-odds"
-    base = number_text(record.base.get(primary), 3)
+    # Of each kind of text the most telling: beta before the log-odds, R before its parts.
+    primary = [study.outcomes[0], *(["R"] if "R" in study.outcomes[1:] else [])]
     result = [
-        f"Ablating the {counted(record.top, 'top head')} together changes the {name} from "
-        f"{base} by {test['effect']:+.3f} nats; random heads of "
-        f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
-        f"{p_text(test['p'])}).",
-        *(_verdict(study, rows, end) for end in effect_ends(study)),
+        *(_set_sentence(study, tests[name], name) for name in primary),
+        *(_verdict(study, rows, name) for name in listed_outcomes(study)),
     ]
     control = [
         f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
-        f"{counted(record.triples, 'item')}."
+        f"{what_was_read(study)}."
     ]
     if not record.survivors:
         control.append(
@@ -46,7 +54,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
         )
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []
-    if study.has_beta:
+    if "beta" in study.outcomes:
         without = record.triples - record.twinned
         details.append(
             "Beta is the log-odds of a triple minus those of its twins: what ablating heads does "
@@ -64,9 +72,20 @@ def ablation_finding(study: AblationStudy) -> Finding:
     )
 
 
-def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
+def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -> str:
+    """What the top heads together change, beside random sets."""
+    name, unit = _MEASURED[outcome]
+    return (
+        f"Ablating the {counted(study.record.top, 'top head')} together changes the {name} from "
+        f"{number_text(study.record.base.get(outcome), 3)} by {test['effect']:+.3f}{unit}; random "
+        f"heads of the same layers change it by {test['random_mean']:+.3f} (SD "
+        f"{test['random_sd']:.3f}; p {p_text(test['p'])})."
+    )
+
+
+def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], outcome: str) -> str:
     """Tell whether the run's ranking predicts the size of the effect on an outcome."""
-    name = EFFECTS[end]
+    name, end = EFFECTS[outcome], end_of(outcome)
     rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
     text = f"Effects on {name}, over all heads: "
     ranking = f"z_{study.record.rank_by}"
@@ -78,11 +97,10 @@ def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: s
             verdict = f"heads that stand high in the topological ranking have {more} ones"
         text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
     exact = number_text(rows.get(f"abs_effect{end}", {}).get(f"rho_exact{end}"))
-    gradient, direct = (rho.get(name, number_text(None)) for name in ("importance", "abs_direct"))
-    return (
-        f"{text}gradient importance {gradient}, direct effect {direct}. "
-        f"First-order and exact ones where both exist: {exact}."
-    )
+    attributions = {"importance": "gradient importance", "abs_direct": "direct effect"}
+    others = ", ".join(f"{said} {rho[key]}" for key, said in attributions.items() if key in rho)
+    text = f"{text}{others}. " if others else f"{text.removesuffix('; ')}. "
+    return f"{text}First-order and exact ones where both exist: {exact}."
 
 
 def curve_finding(curve: PruneCurve) -> Finding:

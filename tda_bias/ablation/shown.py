@@ -6,9 +6,15 @@ from pathlib import Path
 from shlex import quote
 from typing import get_args
 
-from tda_bias.ablation.finding import EFFECTS, ablation_finding, curve_finding, effect_ends
+from tda_bias.ablation.finding import (
+    EFFECTS,
+    ablation_finding,
+    curve_finding,
+    listed_outcomes,
+    what_was_read,
+)
 from tda_bias.ablation.prune_curve import PruneCurve
-from tda_bias.ablation.study import AblationStudy
+from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of, rounded_lines
@@ -21,13 +27,17 @@ _OUTCOMES = {
     "lms": "language-model score",
     "log_ppl_unrelated": "log-perplexity, unrelated",
     "log_ppl_context": "log-perplexity, contexts",
+    "R": "risk R",
+    "R_p": "prejudice R_p",
+    "R_v": "volatility R_v",
+    "union_mass": "union mass, mean",
 }
 _NAMES = {
     **{f"z_{name}": name for name in get_args(RankBy)},
     "importance": "gradient importance",
     "abs_direct": "direct effect",
     "abs_effect": "first order, log-odds",
-    "abs_effect_beta": "first order, beta",
+    **{f"abs_effect_{name}": f"first order, {name}" for name in ("beta", "R", "R_p", "R_v")},
 }
 
 
@@ -40,7 +50,7 @@ def shown(study: AblationStudy, folder: Path, *, top: int = 10) -> Output:
         ),
         shown=[
             set_table(study),
-            *(agreement_table(study, end) for end in effect_ends(study)),
+            *(agreement_table(study, name) for name in listed_outcomes(study)),
             *rounded_lines(study.record.precision),
         ],
         values={
@@ -69,13 +79,15 @@ def set_table(study: AblationStudy) -> TableSpec:
         Column("p", "{p:p}"),
     ]
     ablated = f"{counted(about.top, 'top head')} ablated together"
-    items = counted(about.triples, "item")
-    title = f"{about.model.name} · {about.category} · {ablated}, {items}"
+    title = f"{about.model.name} · {about.category} · {ablated}, {what_was_read(study)}"
     return TableSpec(title, study.set_tests, columns)
 
 
-def agreement_table(study: AblationStudy, end: str = "") -> TableSpec:
-    """Correlation of each ranking of heads with the size of effects on log-odds or ``_beta``."""
+def agreement_table(study: AblationStudy, outcome: str = "log_odds") -> TableSpec:
+    """Correlation of each ranking of heads with the size of effects on an outcome."""
+    end = end_of(outcome)
+    # Estimates of R, R_p and R_v are compared with effects on themselves.
+    left_out = {f"abs_effect_{name}" for name in ("R", "R_p", "R_v")} - {f"abs_effect{end}"}
 
     def numbers(row: Row) -> dict[str, str]:
         """Row of texts, empty where the ranking was not compared with the effect."""
@@ -95,8 +107,9 @@ def agreement_table(study: AblationStudy, end: str = "") -> TableSpec:
         Column("p", "{p_exact}"),
         Column("heads", "{n_effect}, {n_exact}"),
     ]
-    title = f"Does a ranking predict the size of the effect on {EFFECTS[end]}?"
-    return TableSpec(title, [numbers(row) for row in study.agreement.to_dict("records")], columns)
+    title = f"Does a ranking predict the size of the effect on {EFFECTS[outcome]}?"
+    rows = study.agreement[~study.agreement["ranking"].isin(left_out)]
+    return TableSpec(title, [numbers(row) for row in rows.to_dict("records")], columns)
 
 
 def curve_shown(curve: PruneCurve, folder: Path, *, top: int = 10) -> Output:

@@ -6,7 +6,7 @@ all heads, the topological maps and two other attributions are compared with the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
@@ -16,15 +16,16 @@ import pandas as pd
 from jaxtyping import Float
 from pydantic import Field
 
-from tda_bias.ablation.ablator import Ablator, FirstOrder, Outcomes
+from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets, ranked_heads
+from tda_bias.ablation.readings import Outcome
 from tda_bias.config import StudyConfig
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
 from tda_bias.stats.correlation import permuted_correlation
 from tda_bias.stats.resampling import two_sided_share
 from tda_bias.stats.seeds import generator
-from tda_bias.store.cache import Cache
+from tda_bias.store.cache import Cache, Part
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
@@ -51,11 +52,13 @@ class AblationRecord(RunRecord):
     triples: int
     twinned: int = 0  # triples with twins
     twins: dict[str, Any] | None = None  # how the twins were made; None without
+    further: dict[str, str] = Field(default_factory=dict)  # by outcome, what else was read
+    pvf: str | None = None  # folder of the run whose words were read, as it was given
     survivors: int  # heads of the map that survive correction
     base: dict[str, Number]  # summaries of the unchanged model
 
 
-_EFFECT_COLUMNS = {"kind": str, "heads": str, "d_log_odds": float, "d_.+": float}
+_EFFECT_COLUMNS = {"kind": str, "heads": str, "d_.+": float}
 _SET_TEST_COLUMNS = {
     "outcome": str,
     **{name: float for name in ("effect", "random_mean", "random_sd", "percentile", "p")},
@@ -64,12 +67,26 @@ _HEAD_COLUMNS = {
     "layer": int,
     "head": int,
     "unstable": bool,
-    **{name: float for name in ("effect", "importance", "direct", "exact")},
+    "(effect|exact)(_.+)?": float,
     "z_.+": float,
 }
 _AGREEMENT_COLUMNS = {"ranking": str, "n_.+": int, "rho_.+": float, "p_.+": float}
+# Outcomes with effects of single heads, the most telling first; and in the order in which
+# permutations of heads are drawn for them.
+_OUTCOMES = ("beta", "log_odds", "R", "R_p", "R_v")
+_DRAWN = ("log_odds", "beta", "R", "R_p", "R_v")
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.
 FEWEST_RANDOM = 20
+
+
+def end_of(outcome: str) -> str:
+    """What the columns of effects on an outcome end in; nothing for the log-odds."""
+    return "" if outcome == "log_odds" else f"_{outcome}"
+
+
+def _outcome_of(column: str) -> str:
+    """The outcome of a column ``effect``, ``effect_beta``, ..."""
+    return column.partition("_")[2] or "log_odds"
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,9 +100,9 @@ class AblationStudy(Result):
             random sets of the same layers, and a two-sided p of its size.
         heads: One row per head: the maps, first-order effect, the other attributions, and the
             exact effect on the log-odds where it was measured. With twins also ``effect_beta`` and
-            ``exact_beta``, the effects on beta.
+            ``exact_beta``, the effects on beta; of words ``effect_R``, ``exact_R`` and so on.
         agreement: One row per ranking: Spearman over heads with the size of the first-order and of
-            the exact effect (and of those on beta), with permutation p.
+            the exact effect (and of those on other outcomes), with permutation p.
         record: Settings and counts.
     """
 
@@ -109,9 +126,10 @@ class AblationStudy(Result):
     record: AblationRecord
 
     @property
-    def has_beta(self) -> bool:
-        """Tell whether there were twins, and so effects on beta."""
-        return "exact_beta" in self.heads
+    def outcomes(self) -> list[str]:
+        """What effects are on, the most telling first: beta, log_odds, R, R_p and R_v."""
+        there = {_outcome_of(name) for name in map(str, self.heads) if name.startswith("effect")}
+        return [name for name in _OUTCOMES if name in there]
 
 
 def ablation_study(
@@ -119,15 +137,18 @@ def ablation_study(
     run: HeadBias,
     *,
     category: str,
+    triples: bool = True,
+    outcomes: Sequence[Outcome] = (),
     config: StudyConfig | None = None,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> AblationStudy:
     """Remove heads and compare.
 
-    The first heads from each end of the run's ranking are compared with as many random ones, and
-    all top heads together against random sets of the same layers. Permutations of heads test the
-    agreement of rankings.
+    What is measured are the log-odds and beta of the ablator's triples, unless ``triples`` is
+    False, and further ``outcomes`` of the same model, as ``WordRisk``. The first heads from each
+    end of the run's ranking are compared with as many random ones, and all top heads together
+    against random sets of the same layers. Permutations of heads test the agreement of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
@@ -138,11 +159,24 @@ def ablation_study(
     n_resamples = config.n_permutations
     rng = generator(seed)
     kinds, sets, n_possible = _head_sets(run, category, top, n_random, rng)
-    removals, slopes = ablator.removals(sets), ablator.slope_parts()
-    arrays = (cache or Cache()).each([*removals, *slopes], progress=progress)
-    outcomes = ablator.outcomes(sets, islice(arrays, len(removals)))
-    first_order = ablator.first_order(arrays)
-    summaries = [outcome.summary() for outcome in outcomes]
+    cache = cache or Cache()
+    sources = [
+        *([_source_of_triples(ablator, sets)] if triples else []),
+        *(_source_of_outcome(ablator, outcome, sets, cache) for outcome in outcomes),
+    ]
+    parts = [part for source in sources for part in (*source.removals, *source.slopes)]
+    arrays = cache.each(parts, progress=progress)
+    summaries: list[dict[str, float]] = [{} for _ in sets]
+    heads = maps_of_heads(run, category)
+    at = heads["layer"].to_numpy(), heads["head"].to_numpy()
+    for source in sources:
+        removed, gradients = (
+            islice(arrays, len(source.removals)),
+            islice(arrays, len(source.slopes)),
+        )
+        found, columns = source.read(removed, gradients)
+        summaries = [before | own for before, own in zip(summaries, found, strict=True)]
+        heads = heads.assign(**{name: values[at] for name, values in columns.items()})
     base = summaries[0]
     effects = pd.DataFrame(
         [
@@ -151,7 +185,6 @@ def ablation_study(
             for kind, removed, summary in zip(kinds[1:], sets[1:], summaries[1:], strict=True)
         ]
     )
-    heads = _head_table(first_order, run, category, sets, outcomes)
     return AblationStudy(
         effects=effects,
         set_tests=set_tests(effects),
@@ -169,8 +202,9 @@ def ablation_study(
             n_possible=n_possible,
             n_resamples=n_resamples,
             seed=seed,
-            triples=len(outcomes[0].log_odds),
-            twinned=int(np.isfinite(outcomes[0].beta).sum()),
+            triples=len(ablator.triples) if triples else 0,
+            twinned=sum(map(bool, ablator.twins)) if triples else 0,
+            further={outcome.name: outcome.read for outcome in outcomes},
             survivors=len(run.survivors(category=category)),
             base=base,
         ),
@@ -229,47 +263,95 @@ def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _head_table(
-    first: FirstOrder,
-    run: HeadBias,
-    category: str,
-    sets: Sequence[tuple[HeadId, ...]],
-    outcomes: Sequence[Outcomes],
-) -> pd.DataFrame:
-    """One row per head: its place in the run's maps, estimates, exact effects where measured."""
+def maps_of_heads(run: HeadBias, category: str) -> pd.DataFrame:
+    """One row per head of a run: its place in every map, ``z_*``, and whether it is unstable."""
     table = run.category[run.category["category"] == category]
     columns = {by: map_columns(by, table).value for by in get_args(RankBy)}
     maps = {f"z_{by}": table[column] for by, column in columns.items() if column in table}
     table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
-    table = table.reset_index(drop=True)
-    at = table["layer"].to_numpy(), table["head"].to_numpy()
-    single = [place for place, heads in enumerate(sets) if len(heads) == 1]
+    return table.reset_index(drop=True)
 
-    def exact(values: Sequence[Float[np.ndarray, " triple"]]) -> Float[np.ndarray, " head"]:
-        """Change of a mean over triples on removal of each head; NaN where it was not removed."""
-        changes = np.full(first.effect.shape, np.nan)
-        for place in single:
-            (head,) = sets[place]
-            changes[head.layer, head.head] = np.nanmean(values[place] - values[0])
-        return np.asarray(changes[at])
 
-    for name in ("effect", "importance", "direct"):
-        table[name] = getattr(first, name)[at]
-    table["exact"] = exact([outcome.log_odds for outcome in outcomes])
-    if np.isfinite(outcomes[0].beta).any():
-        table["effect_beta"] = first.beta[at]
-        table["exact_beta"] = exact([outcome.beta for outcome in outcomes])
-    return table
+# By set of heads the numbers of an outcome; and columns of heads, layers by heads.
+_Found = tuple[list[dict[str, float]], dict[str, Float[np.ndarray, "layer head"]]]
+_Arrays = Iterator[Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is read for an outcome, and what follows from it."""
+
+    removals: list[Part]
+    slopes: list[Part]
+    read: Callable[[_Arrays, _Arrays], _Found]
+
+
+def _source_of_triples(ablator: Ablator, sets: Sequence[tuple[HeadId, ...]]) -> _Source:
+    """Log-odds, and beta where there are twins, with two other attributions."""
+
+    def read(removals: _Arrays, slopes: _Arrays) -> _Found:
+        outcomes = ablator.outcomes(sets, removals)
+        first = ablator.first_order(slopes)
+
+        def exact(values: Sequence[Float[np.ndarray, " triple"]]) -> np.ndarray:
+            changes = [float(np.nanmean(own - values[0])) for own in values]
+            return _of_single_heads(changes, sets, first.effect)
+
+        columns = {name: getattr(first, name) for name in ("effect", "importance", "direct")}
+        columns["exact"] = exact([outcome.log_odds for outcome in outcomes])
+        if np.isfinite(outcomes[0].beta).any():
+            columns["effect_beta"] = first.beta
+            columns["exact_beta"] = exact([outcome.beta for outcome in outcomes])
+        return [outcome.summary() for outcome in outcomes], columns
+
+    return _Source(ablator.removals(sets), ablator.slope_parts(), read)
+
+
+def _source_of_outcome(
+    ablator: Ablator, outcome: Outcome, sets: Sequence[tuple[HeadId, ...]], cache: Cache
+) -> _Source:
+    """The numbers of an outcome; of those that have slopes the effects of single heads."""
+    unchanged = ablator.unchanged(outcome, cache)
+
+    def read(removals: _Arrays, slopes: _Arrays) -> _Found:
+        values = outcome.readings.by_tree(removals, len(sets))
+        numbers = [outcome.summary(own) for own in values]
+        columns = {}
+        for name, estimate in ablator.estimates(outcome, unchanged, slopes).items():
+            changes = [own[name] - numbers[0][name] for own in numbers]
+            columns[f"effect_{name}"] = estimate
+            columns[f"exact_{name}"] = _of_single_heads(changes, sets, estimate)
+        return numbers, columns
+
+    removals = ablator.removal_parts(outcome.readings, sets, outcome.name)
+    return _Source(removals, ablator.estimate_parts(outcome, unchanged), read)
+
+
+def _of_single_heads(
+    changes: Sequence[float],
+    sets: Sequence[tuple[HeadId, ...]],
+    like: Float[np.ndarray, "layer head"],
+) -> Float[np.ndarray, "layer head"]:
+    """What is known of sets of one head, at their places; NaN for other heads."""
+    every = np.full(like.shape, np.nan)
+    for change, heads in zip(changes, sets, strict=True):
+        if len(heads) == 1:
+            every[heads[0].layer, heads[0].head] = change
+    return every
 
 
 def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> pd.DataFrame:
     """Spearman of every ranking with the size of the effects over heads."""
-    effects = [n for n in ("effect", "exact", "effect_beta", "exact_beta") if n in heads.columns]
-    sized = heads.assign(**{f"abs_{name}": heads[name].abs() for name in ("direct", *effects)})
+    names = [f"{kind}{end_of(one)}" for one in _DRAWN for kind in ("effect", "exact")]
+    effects = [name for name in names if name in heads]
+    sized = heads.assign(
+        **{f"abs_{name}": heads[name].abs() for name in ("direct", *effects) if name in heads}
+    )
     maps = [name for name in heads.columns if name.startswith("z_")]
     estimates = (f"abs_{name}" for name in effects if name.startswith("effect"))
+    attributions = (name for name in ("importance", "abs_direct") if name in sized)
     rows = []
-    for ranking in [*maps, "importance", "abs_direct", *estimates]:
+    for ranking in [*maps, *attributions, *estimates]:
         row: dict[str, Any] = {"ranking": ranking}
         for name in effects:
             target = f"abs_{name}"

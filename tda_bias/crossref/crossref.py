@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from pydantic import Field
 
+from pvf.words import load_words
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rank_tests import (
     correlations,
@@ -29,7 +30,7 @@ from tda_bias.stats.seeds import generator
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes, open_run
-from tda_bias.types import InputError, RankBy
+from tda_bias.types import CATEGORIES, InputError, RankBy
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
@@ -47,6 +48,8 @@ _KEY = ["category", "target"]
 class CrossrefRecord(RunRecord):
     """Everything needed to repeat a cross-reference, and how many heads have p < .05 by chance.
 
+    ``statistic`` is the column of ``combined.parquet`` that T is, which goes with the ranking
+    ``by``; ``without_word`` are targets of the heads that the other run has no word for.
     ``shuffled_heads`` is by quantity the second result of ``head_map``.
     """
 
@@ -55,6 +58,8 @@ class CrossrefRecord(RunRecord):
     behaviour: str | None = None
     stereoset: str | None = None
     by: RankBy
+    statistic: str
+    without_word: tuple[str, ...] = ()
     n_resamples: int
     seed: int
     shuffled_heads: dict[str, dict[str, Number]] = Field(default_factory=dict)
@@ -135,11 +140,14 @@ def cross_reference(
     config = config or CrossrefConfig()
     n_resamples, seed = config.n_permutations, config.seed
     by = config.rank_by or heads.rank_by
-    vectors = head_vectors(heads.combined, map_columns(by, heads.category).combined)
+    statistic = map_columns(by, heads.category).combined
+    vectors = head_vectors(heads.combined, statistic)
     said = behaviour.by_x
     quantities = [*_RISKS, signed_quantity(said.columns)]
     kept = ["x", *quantities, *(["tokens"] if "tokens" in said else [])]
-    table = with_frequency(joined(head_summaries(heads.table, vectors), said[kept]))
+    summaries = head_summaries(heads.table, vectors)
+    table = with_frequency(joined(summaries, said[kept]))
+    lacking = summaries[~summaries["target"].isin(table["target"])]["target"]
     preferences: list[str] = []
     if stereoset is not None:
         table = _with_preferences(table, preferences_of_targets(stereoset))
@@ -167,6 +175,8 @@ def cross_reference(
             model=heads.record.model,
             made_from=content_hashes(parts),
             by=by,
+            statistic=statistic,
+            without_word=tuple(lacking),
             n_resamples=n_resamples,
             seed=seed,
             shuffled_heads={name: shuffled for name, (_, shuffled) in maps.items()},
@@ -270,10 +280,25 @@ def joined(heads: pd.DataFrame, behaviour: pd.DataFrame) -> pd.DataFrame:
             rows.append({**row, "match_type": kind, "matched": word, **numbers.loc[word]})
     if len(rows) < _FEWEST_TARGETS:
         raise InputError(
-            f"the runs have {len(rows)} common targets, {_FEWEST_TARGETS} are needed; use a run of "
-            "`tdabias pvf` on the targets themselves (--words professions or people)"
+            f"the runs have {len(rows)} common targets, {_FEWEST_TARGETS} are needed; "
+            f"{_way_to_more_targets(heads)}"
         )
     return pd.DataFrame(rows)
+
+
+def _way_to_more_targets(heads: pd.DataFrame) -> str:
+    """What to run so that enough targets of a run of heads have a word; it works for them."""
+    targets, categories = list(heads["target"]), set(heads["category"])
+    words = f"targets:{next(iter(categories))}" if len(categories) == 1 else "targets:all"
+    if categories <= {*CATEGORIES}:
+        if len(match_words(targets, load_words(words).words)) >= _FEWEST_TARGETS:
+            return f"run `tdabias pvf --words {words}`"
+        if len(targets) >= _FEWEST_TARGETS:
+            return "run `tdabias pvf --words FILE` with the targets, one per line"
+        return "run `tdabias heads --category all` and `tdabias pvf --words targets:all`"
+    if len(targets) >= _FEWEST_TARGETS:
+        return "run `tdabias pvf --words FILE` with the targets of the heads, one per line"
+    return f"the run of heads has {len(targets)}: run `tdabias heads` on more"
 
 
 def with_frequency(table: pd.DataFrame) -> pd.DataFrame:

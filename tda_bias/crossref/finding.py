@@ -7,6 +7,7 @@ import pandas as pd
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import COVARIATES, SUMMARIES, usable_covariates
+from tda_bias.heads.finding import value_name
 from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.correlation import power
 
@@ -41,8 +42,12 @@ def target_finding(result: CrossReference) -> Finding:
             f"{number_text(shuffled.get('heads_p05'), 0)} with heads shuffled, "
             f"{number_text(shuffled.get('expected_p05'), 0)} expected."
         )
+    record = result.record
+    if record.without_word:
+        lacking = counted(len(record.without_word), "target of the heads has", "targets have")
+        control.append(f"{lacking} no word there: {', '.join(record.without_word)}.")
     used = ", ".join(COVARIATES[name] for name in usable_covariates(result.targets)) or "nothing"
-    lacking = " Word frequencies need pip install 'tdabias[frequency]'."
+    extra = " Word frequencies need pip install 'tdabias[frequency]'."
     return Finding(
         result=[first],
         control=control,
@@ -51,7 +56,9 @@ def target_finding(result: CrossReference) -> Finding:
             f"{needed['power_80']:.2f} is found four times out of five."
         ],
         details=[
-            f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else lacking}"
+            f"T of a head and a target is {value_name(record.statistic)} ({record.statistic} in "
+            "combined.parquet), the mean over births and deaths.",
+            f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else extra}",
         ],
     )
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from tda_bias.ablation.ablator import Ablator, watched
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.effects import watched
 from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.ablation.prune_curve import by_value, first_order_rankings
 from tda_bias.config import HeadBiasConfig

@@ -62,6 +62,25 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
     return next(c for c in result.record.controls if c.category == category)
 
 
+# The values of a head that are combined over births and deaths, by the ends of their columns.
+_VALUES = {
+    "relative": "the dispersion", "statistic": "S", "metric": "the metric T",
+    "location": "the location statistic",
+}  # fmt: skip
+
+
+def value_name(combined: str) -> str:
+    """What a column of ``combined.parquet`` holds.
+
+    Examples:
+        >>> value_name("combined_relative_twin")
+        'the dispersion, triple minus twin'
+    """
+    name = combined.removeprefix("combined_")
+    of_twins = name.endswith("_twin")
+    return f"{_VALUES[name.removesuffix('_twin')]}{', triple minus twin' * of_twins}"
+
+
 def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
     of_twins = _controls(result, category).hot_spot_map.endswith("_twin")

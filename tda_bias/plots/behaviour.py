@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
+from tda_bias.ablation.finding import what_was_read
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
+from tda_bias.ablation.study import end_of
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.plots.heads import named_map
 from tda_bias.scores.stereoset import log_odds
@@ -168,16 +170,16 @@ def plot_ablation(
     study: AblationStudy,
     *,
     by: str | None = None,
-    outcome: Literal["log_odds", "beta"] = "log_odds",
+    outcome: str = "log_odds",
     ax: Axes,
 ) -> Axes:
     """Size of the effect of every head on an outcome against its place in a ranking.
 
-    ``by`` is a column of ``study.heads``, the map that the run ranks by if None; the outcome is the
-    mean log-odds, or the mean of beta, which needs twins.
+    ``by`` is a column of ``study.heads``, the map that the run ranks by if None; the outcome is one
+    of ``study.outcomes``.
     """
     by = by or f"z_{study.record.rank_by}"
-    end = "" if outcome == "log_odds" else "_beta"
+    end = end_of(outcome)
     heads = study.heads
     measured = heads[heads[f"exact{end}"].notna()]
     ax.scatter(
@@ -190,32 +192,36 @@ def plot_ablation(
     row = study.agreement.set_index("ranking").loc[by]
     rho, p = (row[f"{name}_effect{end}"] for name in ("rho", "p"))
     ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
-    ax.set_yscale("log")
-    plain_numbers(ax.yaxis)
+    if (heads[f"effect{end}"].abs() > 0).any():  # a risk without any volatility has no effects
+        ax.set_yscale("log")
+        plain_numbers(ax.yaxis)
     ax.set_xlabel("gradient importance" if by == "importance" else named_map(by.removeprefix("z_")))
     if by == "importance":
         ax.set_xscale("log")
         plain_numbers(ax.xaxis)
-    named = "the mean log-odds" if outcome == "log_odds" else "the mean beta"
-    ax.set_ylabel(f"|change of {named}|, nats")
+    named = {"log_odds": "the mean log-odds|, nats", "beta": "the mean beta|, nats"}
+    ax.set_ylabel(f"|change of {named.get(outcome, f'{outcome}|')}")
     return ax
 
 
 @print_style()
 def ablation_figure(study: AblationStudy) -> Figure:
-    """Effects against the run's map and gradient importance: on beta, where it has twins."""
-    outcome: Literal["log_odds", "beta"] = "beta" if study.has_beta else "log_odds"
-    figure = print_figure(PAGE, 3.0)
-    left, right = figure.subplots(1, 2)
-    plot_ablation(study, outcome=outcome, ax=left)
-    plot_ablation(study, by="importance", outcome=outcome, ax=right)
-    # Once for both panels, where it covers no head.
-    legend = left.get_legend_handles_labels()
+    """Effects against the run's map, and against gradient importance: on beta, then on R."""
+    outcomes = [study.outcomes[0], *(["R"] if "R" in study.outcomes[1:] else [])]
+    rankings = [None, *(["importance"] if "importance" in study.heads else [])]
+    figure = print_figure(PAGE, 3.0 * len(outcomes))
+    panels = figure.subplots(len(outcomes), len(rankings), squeeze=False)
+    for row, outcome in zip(panels, outcomes, strict=True):
+        for ax, by in zip(row, rankings, strict=True):
+            plot_ablation(study, by=by, outcome=outcome, ax=ax)
+    # Once for all panels, where it covers no head.
+    legend = panels[0, 0].get_legend_handles_labels()
     figure.legend(*legend, loc="outside upper center", ncols=2, frameon=False)
+    control = "; right, the control: gradient importance" * (len(rankings) > 1)
     return captioned(
         figure,
-        f"{study.record.category}: {counted(study.record.triples, 'triple')}, "
-        f"{counted(len(study.heads), 'head')}; right, the control: gradient importance.",
+        f"{study.record.category}: {what_was_read(study, 'triple')}, "
+        f"{counted(len(study.heads), 'head')}{control}.",
     )
 
 

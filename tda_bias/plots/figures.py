@@ -15,6 +15,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
 from tda_bias.heads.items import ExamplePattern
@@ -29,6 +30,7 @@ from tda_bias.plots.behaviour import (
     plot_twin_differences,
     targets_figure,
 )
+from tda_bias.plots.head_effects import head_effects_figure
 from tda_bias.plots.heads import (
     caption,
     plot_agreement,
@@ -375,6 +377,13 @@ FIGURES: tuple[Entry, ...] = (
         "Heads against output probabilities, by target",
         "crossref",
         lambda runs: targets_figure(runs[0].load(CrossReference.load)),
+    ),
+    Entry(
+        "crossref_heads",
+        "Heads' effects on R, R_p and R_v against their attention",
+        "crossref heads",
+        lambda runs: head_effects_figure(runs[0].load(HeadCrossReference.load)),
+        typed="crossref --by heads",
     ),
     Entry(
         "compare",

@@ -179,6 +179,24 @@ class PermutedCorrelation:
         """P of a correlation as far from the expected one, on either side."""
         return two_sided_share(self.null - self.expected, self.r - self.expected)
 
+    def power(self) -> dict[str, float]:
+        """Power, as ``power`` has it for independent items, with these draws in their place.
+
+        Returns:
+            ``significant``: how far from the expected one a correlation must be for a two-sided p
+            < .05; ``power_80``: how far a true one must be to be found four times out of five, if
+            its estimates vary as much as the draws. NaN where nothing was drawn.
+        """
+        if not len(self.null):
+            return {"significant": float("nan"), "power_80": float("nan")}
+        apart = np.abs(self.null - self.expected)
+        significant = float(np.quantile(apart, 0.95, method="higher"))
+        spread = float(np.sqrt((apart**2).mean()))
+        return {
+            "significant": significant,
+            "power_80": significant + float(stats.norm.ppf(0.8)) * spread,
+        }
+
 
 def permuted_correlation(
     x: Float[np.ndarray, " item"],

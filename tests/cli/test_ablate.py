@@ -3,8 +3,10 @@ import io
 import json
 import shutil
 
+import pandas as pd
 import pytest
 
+from pvf.report import load_report
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tdabias_cli.main import run
@@ -90,6 +92,89 @@ def test_other_weights_are_refused(heads, tmp_path, capsys):
     resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
     assert run(["ablate", str(copy)]) == 2
     assert "other weights than the model of the run" in capsys.readouterr().err
+
+
+# -- outcomes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_words(words_folder, tmp_path_factory):
+    """A run of heads and one of words, of one model."""
+    base = tmp_path_factory.mktemp("outcomes")
+    (base / "x.txt").write_text("girl\nboy\nteacher\n")
+    model = ["--model", str(words_folder), "--device", "cpu", "--quiet"]
+    few = ["--data", "starter", "--category", "gender", "-L", "2", "--n-permutations", "99"]
+    assert run(["heads", *model, *few, "--out", str(base / "heads")]) == 0
+    words = ["--attribute", "pronouns", "--words", str(base / "x.txt")]
+    assert run(["pvf", *model, *words, "--out", str(base / "pvf")]) == 0
+    return base
+
+
+def test_risks_are_an_outcome_beside_beta_with_random_sets_of_the_same_layers(
+    of_words, tmp_path, capsys
+):
+    heads, words = of_words / "heads", of_words / "pvf"
+    command = [*ablating(heads, tmp_path / "all"), "--outcome", "beta,log_odds,pvf"]
+    assert run([*command, "--pvf", str(words)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "changes the target effect (beta)", "changes the risk R from", "effect on the volatility",
+        "3 words in 10 templates", "prejudice R_p", "union mass,", "first order, R_v",
+    ):  # fmt: skip
+        assert text in printed
+    found = AblationStudy.load(tmp_path / "all")
+    assert found.outcomes == ["beta", "log_odds", "R", "R_p", "R_v"]
+    report = load_report(words)
+    assert found.record.base["R_p"] == pytest.approx(report.risk.R_p, abs=1e-5)
+    assert found.record.pvf == str(words)
+    tests = found.set_tests.set_index("outcome")
+    assert {"beta", "ss", "R", "R_p", "R_v", "union_mass"} <= set(tests.index)
+    null = found.effects.query("kind == 'random_set'")["d_R"].round(5)
+    assert tests.loc["R", "random_mean"] == pytest.approx(null.mean())
+    assert found.heads["exact_R"].notna().sum() == found.heads["exact"].notna().sum() > 0
+    assert found.heads["effect_R_v"].notna().all()
+    # Beside words the numbers of triples are what they are alone.
+    assert run(ablating(heads, tmp_path / "triples")) == 0
+    alone = AblationStudy.load(tmp_path / "triples")
+    pd.testing.assert_frame_equal(found.effects[list(alone.effects)], alone.effects)
+    pd.testing.assert_frame_equal(found.heads[list(alone.heads)], alone.heads)
+
+
+def test_words_alone_are_read_where_they_alone_are_asked_for(of_words, tmp_path, capsys):
+    command = [*ablating(of_words / "heads", tmp_path / "out"), "--outcome", "pvf"]
+    assert run([*command, "--pvf", str(of_words / "pvf")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "changes the risk R from" in printed
+    assert "log-odds" not in printed
+    found = AblationStudy.load(tmp_path / "out")
+    assert found.outcomes == ["R", "R_p", "R_v"]
+    assert (found.record.triples, found.record.further) == (0, {"pvf": "3 words in 10 templates"})
+    assert run(["figures", str(tmp_path / "out"), "--as", "png", "--out", str(tmp_path / "f")]) == 0
+    assert run(["show", str(tmp_path / "out")]) == 0
+
+
+def test_log_odds_alone_read_no_twins(of_words, tmp_path):
+    command = [*ablating(of_words / "heads", tmp_path / "out"), "--outcome", "log_odds"]
+    assert run(command) == 0
+    assert AblationStudy.load(tmp_path / "out").outcomes == ["log_odds"]
+
+
+def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path, capsys):
+    own, out = str(of_words / "heads"), ["--out", str(tmp_path / "o"), "--top", "1"]
+    words = ["--pvf", str(of_words / "pvf")]
+    for arguments, message in (
+        ([own, "--outcome", "beta,bbq"], "`outcome` must name outcomes among beta, log_odds, pvf"),
+        ([own, *words], "`pvf` is a run whose words are read with --outcome pvf; give both"),
+        ([str(heads), *words, "--outcome", "pvf"], "models with different weights"),
+        ([own, "--outcome", "pvf", "--pvf", own], "is a run of `tdabias heads`, not of `tdabias"),
+        ([own, "--outcome", "beta", "--twins", "none"], "`outcome` beta compares texts with their"),
+        ([own, "--curve", "--outcome", "pvf"], "`outcome` goes without --curve"),
+    ):
+        assert run(["ablate", *arguments, *out]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
 
 
 # -- a curve ---------------------------------------------------------------------------------------

@@ -1,3 +1,5 @@
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -7,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pvf.report import load_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias
 from tda_bias.config import CrossrefConfig
+from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.paper.rankings import PublishedAgreement, published_agreement
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import writing_run
@@ -145,3 +149,150 @@ def test_another_run_of_heads_is_not_written_over_and_the_same_one_may_be_elsewh
     capsys.readouterr()
     assert run(["crossref", str(tmp_path / "other"), str(runs / "pvf"), *few, *out]) == 2
     assert "other settings (other data)" in capsys.readouterr().err
+
+
+# -- head by head ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def by_heads(heads_of_words, tmp_path_factory):
+    """A run of heads against one of words, of one model, and what the command printed."""
+    out, printed = tmp_path_factory.mktemp("by heads") / "out", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run([*heads_of_words, "--top", "2", "--out", str(out)]) == 0
+    return out, " ".join(printed.getvalue().split())
+
+
+@pytest.fixture(scope="module")
+def heads_of_words(words_folder, tmp_path_factory):
+    """The command line, and the runs that it names."""
+    base = tmp_path_factory.mktemp("words of heads")
+    (base / "x.txt").write_text("girl\nboy\nteacher\nfriend\n")
+    model = ["--model", str(words_folder), "--device", "cpu", "--quiet"]
+    few = ["--data", "starter", "--category", "gender", "-L", "4", "--n-permutations", "99"]
+    assert run(["heads", *model, *few, "--out", str(base / "heads")]) == 0
+    words = ["--attribute", "pronouns", "--words", str(base / "x.txt")]
+    assert run(["pvf", *model, *words, "--out", str(base / "pvf")]) == 0
+    return ["crossref", str(base / "heads"), str(base / "pvf"), "--by", "heads"]
+
+
+def test_heads_effects_on_risks_are_printed_saved_and_drawn(by_heads):
+    out, printed = by_heads
+    for text in (
+        "The heads that topology ranks first", "Spearman with the size of a head's effect",
+        "First-order against exact effects over 4 heads", "POWER With 8 heads a Spearman",
+        "ablate", "--outcome pvf --pvf",
+    ):  # fmt: skip
+        assert text in printed
+    assert {"heads.csv", "correlations.csv", "agreement.csv", "effects.png", "effects.svg"} <= (
+        file_names(out)
+    )
+    found = HeadCrossReference.load(out)
+    assert found.heads["chosen"].value_counts().to_dict() == {"no": 4, "top": 2, "random": 2}
+    assert (found.record.words, found.record.templates, found.record.against) == (4, 10, "equality")
+    assert set(found.record.made_from) == {"heads", "pvf"}
+    unread = {"scoring", "stereoset"}
+    assert not unread & set(found.record.settings)
+
+
+def test_it_is_printed_again_in_80_columns_goes_on_and_is_not_written_over(
+    by_heads, heads_of_words, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    out, printed = by_heads
+    assert run(["show", str(out)]) == 0
+    again = capsys.readouterr().out
+    assert " ".join(again.split()) == printed
+    lines = again.partition("Files: ")[0].splitlines()
+    assert [line for line in lines if len(line.rstrip()) > 80 and " tdabias " not in line] == []
+    before = (out / "heads.csv").read_bytes()
+    command = [*heads_of_words, "--top", "2", "--out", str(out)]
+    assert run(command) == 0
+    assert "Going on with" in capsys.readouterr().err
+    assert (out / "heads.csv").read_bytes() == before
+    assert run([*command, "--ablation", "mean"]) == 2
+    assert "ablation was 'zero', now 'mean'" in capsys.readouterr().err
+
+
+def test_risks_are_those_of_the_run_of_words_and_fewer_words_are_the_first(
+    by_heads, heads_of_words, tmp_path
+):
+    report = load_report(heads_of_words[2])
+    base = HeadCrossReference.load(by_heads[0]).record.base
+    for name in ("R", "R_p", "R_v"):
+        assert base[name] == pytest.approx(getattr(report.risk, name), abs=1e-5)
+    assert run([*heads_of_words, "--top", "1", "--limit", "2", "--out", str(tmp_path)]) == 0
+    found = HeadCrossReference.load(tmp_path)
+    assert found.record.words == 2
+    assert found.record.base["R"] == pytest.approx(report.risk.r[:2].mean(), abs=1e-5)
+
+
+def test_effects_stand_on_the_page_and_among_the_figures(by_heads, heads_of_words, tmp_path):
+    out = shutil.copytree(by_heads[0], Path(heads_of_words[1]) / "crossref-heads")
+    assert run(["figures", str(out), "--as", "png", "--out", str(tmp_path / "f")]) == 0
+    assert (tmp_path / "f" / "crossref_heads.png").is_file()
+    page = tmp_path / "page.html"
+    assert run(["report", heads_of_words[1], "--out", str(page)]) == 0
+    assert "that topology ranks first" in page.read_text(encoding="utf-8")
+
+
+def test_other_risks_of_the_same_words_are_other_data(heads_of_words, tmp_path, capsys):
+    command = [*heads_of_words, "--top", "1", "--out", str(tmp_path / "out")]
+    other = shutil.copytree(heads_of_words[2], tmp_path / "pvf")
+    assert run([*command, "--limit", "2"]) == 0
+    assert run(["pvf", "risk", str(other), "--criterion", "l1", "--overwrite"]) == 0
+    capsys.readouterr()
+    command[2] = str(other)
+    assert run([*command, "--limit", "2"]) == 2
+    assert "other settings (other data)" in capsys.readouterr().err
+
+
+def test_what_cannot_be_compared_head_by_head_is_one_line(
+    heads_of_words, runs, tmp_path, capsys, monkeypatch
+):
+    import tda_bias.models.load
+
+    monkeypatch.setattr(tda_bias.models.load, "load_language_model", pytest.fail)
+    _, heads, words, *by = heads_of_words
+    out = ["--out", str(tmp_path / "o")]
+    for arguments, message in (
+        ([heads, *by], "give the folder that `tdabias pvf` wrote after that of the heads"),
+        ([heads, str(runs / "stereoset"), *by], "is a run of `tdabias stereoset`, not of `tdabias"),
+        ([words, words, *by], "is a run of `tdabias pvf`, not of `tdabias heads`"),
+        ([str(runs / "heads"), words, *by], "models with different weights"),
+        ([heads, words, *by, "--top", "5"], "`top` must lie between 1 and 4 for 8 heads"),
+        ([heads, words, *by, "--category", "race"], "--category must be one of gender, which"),
+        (
+            [heads, words, *by, "--scoring", "mean"],
+            "`scoring` goes with --items, not with --by heads; leave it",
+        ),
+        ([heads, words, "--limit", "2"], "`limit` goes with --by heads, not with --by targets"),
+        ([heads, words, *by, "--items"], "--items and --by heads do not go together"),
+        ([heads, words, "--by", "layers"], "`by` must be"),
+    ):
+        assert run(["crossref", *arguments, *out]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_by_items_is_the_same_as_items(runs, tmp_path):
+    command = ["crossref", str(runs / "heads"), str(runs / "stereoset"), "--n-permutations", "99"]
+    for number, asked in enumerate((["--items"], ["--by", "items"], ["--items", "--by", "items"])):
+        assert run([*command, *asked, "--out", str(tmp_path / str(number))]) == 0
+    tables = [(tmp_path / str(n) / "summary.csv").read_bytes() for n in range(3)]
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_each_run_is_opened_once(runs, tmp_path, monkeypatch):
+    from tda_bias.store import run as store
+
+    opened, read = [], store.parsed
+    monkeypatch.setattr(
+        store, "parsed", lambda text, where: opened.append(str(where)) or read(text, where)
+    )
+    command = ["crossref", str(runs / "heads"), str(runs / "stereoset"), "--items"]
+    assert run([*command, "--n-permutations", "99", "--out", str(tmp_path)]) == 0
+    given = [str(runs / name / "run.json") for name in ("heads", "stereoset")]
+    assert [opened.count(path) for path in given] == [1, 1]

@@ -22,8 +22,9 @@ def weights_of(path):
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("occupations", 120), ("professions", 30), ("winogender", 60), ("titles", 257)],
-)
+    [("occupations", 120), ("professions", 30), ("winogender", 60), ("titles", 257),
+     ("people", 38), ("targets:gender", 8), ("targets:all", 76)],
+)  # fmt: skip
 def test_published_words_are_complete(name, count):
     found = load_words(name)
     assert len(set(found.words)) == len(found.words) == count
@@ -109,7 +110,7 @@ def test_an_unusable_file_is_refused_in_one_line(tmp_path, load, text, message):
 @pytest.mark.parametrize(
     ("load", "known"),
     [
-        (load_words, "occupations, professions, people, winogender, titles"),
+        (load_words, "occupations, professions, people, winogender, titles, targets:gender, .*"),
         (load_classes, "gender, pronouns, race, religion, disability"),
         (load_templates, "gender, race"),
     ],

@@ -110,7 +110,7 @@ def test_a_study_with_twins_is_read_as_it_was_saved(tiny, run, triples, twins, t
     again = AblationStudy.load(tmp_path)
     for name in ("effects", "set_tests", "heads", "agreement"):
         pd.testing.assert_frame_equal(getattr(again, name), getattr(found, name))
-    assert again.has_beta
+    assert again.outcomes == ["beta", "log_odds"]
     assert (again.record.twinned, again.record.triples) == (6, 7)
 
 

@@ -30,7 +30,7 @@ from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.result import writing_run
 from tda_bias.triples import load_triples
-from tda_bias.types import InputError
+from tda_bias.types import CATEGORIES, InputError
 
 # The combined value of a head that the tests compare.
 T = "combined_relative"
@@ -219,17 +219,58 @@ def test_a_word_stands_for_its_own_target_and_a_table_made_for_the_targets_is_th
     assert normalised_target("Eriteria") == "Eritrea"
 
 
-def test_fewer_than_four_common_targets_are_refused():
-    heads = pd.DataFrame({"category": "profession", "target": ["nurse", "butcher", "plumber"]})
+@pytest.mark.parametrize(
+    ("category", "targets", "way"),
+    [
+        ("gender", ["herself", "mother", "mommy", "schoolboy", "gentlemen"], "targets:gender`"),
+        ("profession", ["prisoner", "butcher", "plumber", "mover"], "targets:profession`"),
+        ("gender", ["aunt", "uncle", "niece", "nephew"], "FILE` with the targets, one per line"),
+        ("religion", ["Muslim", "Bible", "Brahmin"], "heads --category all` and `tdabias pvf"),
+        ("age", ["teenager", "senior", "child", "adult"], "FILE` with the targets of the heads"),
+        ("age", ["teenager"], "the run of heads has 1: run `tdabias heads` on more"),
+    ],
+)
+def test_too_few_common_targets_are_refused_with_a_way_that_works(category, targets, way):
+    heads = pd.DataFrame({"category": category, "target": targets})
     behaviour = pd.DataFrame({"x": OCCUPATIONS, "r": [0.1, 0.2, 0.4, 0.5, 0.7, 0.9]})
-    with pytest.raises(InputError, match="the runs have 1 common targets, 4 are needed; use a run"):
+    with pytest.raises(InputError, match="have 0 common targets, 4 are needed; ") as refused:
         joined(heads, behaviour)
+    assert way in str(refused.value)
+    assert "\n" not in str(refused.value)
+    if "targets:" in way and category in way:
+        words = load_words(f"targets:{category}").words
+        said = pd.DataFrame({"x": words, "r": np.arange(len(words), dtype=float)})
+        assert len(joined(heads, said)) >= 4
+
+
+def test_targets_without_a_word_are_named(heads_run, said):
+    lacking = said.by_x["x"].iloc[0]
+    fewer = replace(said, by_x=said.by_x.iloc[1:])
+    found = cross_reference(heads_run, fewer, config=CrossrefConfig(n_permutations=99))
+    assert found.record.without_word == (lacking,)
+    told = target_finding(found).control[-1]
+    assert told == f"1 target of the heads has no word there: {lacking}."
+
+
+@pytest.mark.parametrize("by", ["evidence", "location", "metric"])
+def test_the_record_names_the_quantity_that_T_is(heads_run, said, by):
+    config = CrossrefConfig(rank_by=by, n_permutations=99)
+    found = cross_reference(heads_run, said, config=config)
+    column = {"evidence": "combined_relative"}.get(by, f"combined_{by}")
+    assert found.record.statistic == column
+    target = found.targets.iloc[0]
+    own = heads_run.combined[heads_run.combined["group"] == target["target"]]
+    assert target["mean_T"] == pytest.approx(own[column].mean())
+    name = {"evidence": "the dispersion", "location": "the location statistic"}
+    assert name.get(by, "the metric T") in target_finding(found).details[0]
 
 
 def test_every_person_of_a_target_can_be_asked_about():
     """The two lists stand in two packages that do not know each other."""
     text = files("tda_bias.data").joinpath("targets.yaml").read_text(encoding="utf-8")
     person = yaml.safe_load(text)["person"]
+    gentleman = person.pop("gentlemen")
+    assert gentleman in load_words("targets:gender").words
     assert list(load_words("people").words) == list(person.values())
     found = match_words([*person, "Bible"], load_words("people").words)
     assert found == {target: ("own", phrase) for target, phrase in person.items()}
@@ -240,6 +281,16 @@ def test_all_targets_of_race_and_religion_but_the_bible_are_persons(stereoset):
     triples = [t for c in ("race", "religion") for t in load_triples(str(stereoset), category=c)]
     targets = {triple.group for triple in triples}
     assert targets - set(match_words(sorted(targets), load_words("people").words)) == {"Bible"}
+
+
+@pytest.mark.real
+def test_every_category_has_a_word_for_all_of_its_targets_that_are_nouns_of_people(stereoset):
+    without = {"gender": {"herself", "himself"}, "religion": {"Bible"}}
+    for category in CATEGORIES:
+        groups = {triple.group for triple in load_triples(str(stereoset), category=category)}
+        found = match_words(sorted(groups), load_words(f"targets:{category}").words)
+        assert groups - set(found) == without.get(category, set())
+        assert {kind for kind, _ in found.values()} == {"own"}
 
 
 # -- what the model says ---------------------------------------------------------------------------

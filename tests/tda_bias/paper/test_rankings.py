@@ -10,11 +10,11 @@ from scipy import stats
 
 from benchmarks.rankings import across_sources, rank_reliability, reliability
 from tda_bias.config import CrossrefConfig
+from tda_bias.crossref.rankings import agreement
 from tda_bias.paper.finding import published_finding
 from tda_bias.paper.rankings import (
     PublishedAgreement,
     about_rankings,
-    agreement,
     published_agreement,
     published_models,
     published_rankings,

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pvf.reading import _Reader, score_preferences
+from pvf.reading import WordReader, score_preferences
 from pvf.words import WordList, load_classes, load_templates
 from tda_bias import load_triples
 from tda_bias.ablation.ablator import Ablator
@@ -99,12 +99,12 @@ def test_parts_of_words_are_named_and_depend_on_what_earlier_versions_wrote(
 
 
 def test_parts_of_words_that_also_say_how_they_were_read_are_taken(read, monkeypatch):
-    reads = _Reader.read
+    reads = WordReader.read
     with monkeypatch.context() as earlier:
         said = {"notes": np.array('{"share_prefix": true}')}
-        earlier.setattr(_Reader, "read", lambda *given: {**reads(*given), **said})
+        earlier.setattr(WordReader, "read", lambda *given: {**reads(*given), **said})
         first = read()
-    monkeypatch.setattr(_Reader, "read", pytest.fail)
+    monkeypatch.setattr(WordReader, "read", pytest.fail)
     np.testing.assert_array_equal(read().log_prob, first.log_prob)
 
 
