@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tda_bias.show.text import is_visible
-from tda_bias.store.files import json_objects, read_text
+from tda_bias.store.files import each_key_once, json_objects, read_text
 from tda_bias.store.hashes import text_hash
 from tda_bias.types import ROLES, InputError
 
@@ -193,6 +193,10 @@ def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
     except (ValueError, RecursionError):
         whole = None
     if isinstance(whole, dict) and "data" in whole:
+        try:
+            whole = json.loads(text, object_pairs_hook=each_key_once)
+        except KeyError as error:
+            raise InputError(f"{source}: the key {error} stands twice in an object") from None
         yield from _of_dev_json(whole["data"], half, source)
         return
     for where, row in json_objects(text, source):

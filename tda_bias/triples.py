@@ -34,7 +34,7 @@ from tda_bias.sources import (
     texts_by_role,
     visible_text,
 )
-from tda_bias.store.files import read_content, rows_of
+from tda_bias.store.files import csv_objects, read_content
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
@@ -227,8 +227,8 @@ def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
         yield from items_of_text(text, half, str(path))
         return
     columns = ("target", "bias_type", "context", *ROLES)
-    for number, row in enumerate(rows_of(text, str(path), columns=columns), start=2):
-        yield Item(row, [(role, row[role]) for role in ROLES], f"{path} line {number}")
+    for where, row in csv_objects(text, str(path), columns=columns):
+        yield Item(row, [(role, row[role]) for role in ROLES], where)
 
 
 # -- one item --------------------------------------------------------------------------------------

@@ -451,6 +451,24 @@ def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
     assert second.id == second.source == f"{path} line 3"
 
 
+def test_triples_of_csv_with_an_open_quotation_mark_are_refused(tmp_path):
+    path = tmp_path / "own.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, ITEM)
+        table.writeheader()
+        table.writerows([ITEM, {**ITEM, "target": "aunt", "unrelated": "Snow fell."}])
+    path.write_text(path.read_text().replace("Iron rusts.", '"Iron rusts.'))
+    with pytest.raises(InputError, match="own.csv line 2: .* nothing closes it"):
+        read_triples(path)
+
+
+def test_a_dev_json_with_a_key_twice_is_refused(tmp_path):
+    path = dev_json(tmp_path, ITEM)
+    path.write_text(path.read_text().replace('"context":', '"context": "x", "context":'))
+    with pytest.raises(InputError, match="dev.json: the key 'context' stands twice in an object"):
+        read_triples(path)
+
+
 def test_blanks_that_stand_twice_count_once_and_their_names_are_their_own(tmp_path):
     path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "id": "i2"}, BLANK_ITEM)
     (item,), data = load_sentence_triples(path)

@@ -126,7 +126,7 @@ def test_a_crows_file_of_another_form_is_refused(tmp_path):
     with pytest.raises(InputError, match="has no column `sent_more`; it needs sent_more"):
         load_pairs("crows", data=path)
     path.write_text(CROWS + "0,a,b,stereo\n")
-    with pytest.raises(InputError, match="line 2: not as many fields"):
+    with pytest.raises(InputError, match="line 2: 4 fields, where the heading has 6"):
         load_pairs("crows", data=path)
     path.write_text(CROWS + "0,a,a,stereo,age,w\n")
     with pytest.raises(InputError, match="row 0: `more` and `less` are the same"):
