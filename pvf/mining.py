@@ -102,7 +102,7 @@ def _json_lines(path: Path, lines: Iterable[str], field: str) -> Iterator[str]:
             text = json.loads(line, object_pairs_hook=each_key_once)[field]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"`corpus` {path} line {number} is not a JSON object with {field!r} and keys of their own"
+                f"`corpus` {path} line {number} is not a JSON object with {field!r}, each key once"
             ) from None
         if not isinstance(text, str):
             raise InputError(f"`corpus` {path} line {number}: {field!r} is not a text")
