@@ -59,7 +59,8 @@ class Checkpoint:
             from safetensors import safe_open
 
             with safe_open(path, "pt") as stored:
-                return stored.get_tensor(name)
+                tensor: Tensor = stored.get_tensor(name)
+                return tensor
         return _pickled(path)[name]
 
 

@@ -102,6 +102,20 @@ def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
     assert read_triples("starter").remarks() == ()
 
 
+def test_published_triples_whose_texts_are_one_are_left_out_and_counted(tmp_path):
+    equal = {**ITEM, "anti-stereotype": ITEM["stereotype"]}
+    source = read_triples(dev_json(tmp_path, equal, ITEM))
+    assert len(source.items) == 1
+    assert source.remarks() == (
+        "1 triple has a stereotype and an anti-stereotype that are one and is left out "
+        f"({tmp_path / 'dev.json'} item id0).",
+    )
+    with pytest.raises(InputError, match="line 1: the stereotype and the anti-stereotype are the"):
+        read_triples(write_lines(tmp_path, equal, ITEM))
+    with pytest.raises(InputError, match="has no triple"):
+        read_triples(dev_json(tmp_path, equal))
+
+
 def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, ITEM)
     path.write_text(path.read_text(encoding="utf-8").replace('"id2"', '"id0"'), encoding="utf-8")
