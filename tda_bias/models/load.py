@@ -31,7 +31,7 @@ from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
 from tda_bias.show.text import counted
 from tda_bias.store.files import read_text
-from tda_bias.store.settings import parse_yaml
+from tda_bias.store.settings import parse_yaml, shown_key
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -348,13 +348,14 @@ def read_device_map(source: str) -> str | dict[str, str | int]:
     content = parse_yaml(text, f"`device_map` {source}")
     if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")
-    for part, place in content.items():
+    for number, (part, place) in enumerate(content.items(), start=1):
         try:
             kind = "disk" if place == "disk" else torch.device(place).type
         except (RuntimeError, TypeError, ValueError):
             kind = "meta"
         if kind == "meta" and not isinstance(place, int):
             raise InputError(
-                f"`device_map` {source}: {part!r} must be on cpu, disk or a device; got {place!r}"
+                f"`device_map` {source}: part {number}{shown_key(part)} must be on cpu, disk or a "
+                "device (cuda:0)"
             )
     return {str(part): place for part, place in content.items()}

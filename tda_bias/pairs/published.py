@@ -156,7 +156,7 @@ def _winobias_paths(data: Path) -> list[Path]:
 
     Of a folder with several whole parts it is the first by name.
     """
-    first = located(data, f"{_WINOBIAS_FILES[0]}.*")[0]
+    first = located(data, *(f"{name}.*" for name in _WINOBIAS_FILES))[0]
     parts = sorted(path.suffix for path in first.parent.glob(f"{_WINOBIAS_FILES[0]}.*"))
     missing = []
     for part in parts:

@@ -229,6 +229,9 @@ def test_winobias_parts_are_not_mixed_and_of_two_whole_ones_the_first_is_read(tm
             path.write_text(f"1 [{who}] {did} because [{he}] could.\n")
 
     write("pro", "test")
+    for alone in (tmp_path, tmp_path / "pro_stereotyped_type1.txt.test"):
+        with pytest.raises(InputError, match=r"file (anti|pro)_stereotyped_type1.txt.\*"):
+            load_pairs("winobias", data=alone)
     write("anti", "dev")
     with pytest.raises(InputError, match="has no file anti_stereotyped_type1.txt.test; of each"):
         load_pairs("winobias", data=tmp_path)
