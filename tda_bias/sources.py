@@ -25,6 +25,10 @@ STEREOSET = "McGill-NLP/stereoset"
 Half = Literal["intersentence", "intrasentence"]
 
 
+class UnreachableError(InputError):
+    """What is on the hub alone is neither in the cache nor could it be fetched."""
+
+
 class _Grouped(Protocol):
     @property
     def group(self) -> str: ...
@@ -108,14 +112,14 @@ def hub_split(
     ``given`` is what the user called it, ``instead`` what can be done without the hub.
 
     Raises:
-        InputError: if it is neither in the cache nor can be fetched.
+        UnreachableError: if it is neither in the cache nor can be fetched.
     """
     import datasets
 
     try:
         return datasets.load_dataset(name, config, split=split, revision=revision)
     except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
-        raise InputError(
+        raise UnreachableError(
             f"`data` {given}: {name} is neither in the cache nor could it be fetched "
             f"({type(error).__name__}); {instead}"
         ) from error
