@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import CompareConfig
+from tda_bias.debias.protocol import WithCommas
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
@@ -98,6 +99,11 @@ class CompareSettings(
     rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence", description="which map of two runs is compared"
     )
+    fail_on: Annotated[tuple[Literal["guard", "bias"], ...], WithCommas, Changes.NOTHING] = Field(
+        (),
+        description="exit with 1 if this fails: guard (more quality is lost than allowed), bias (a "
+        "primary outcome is farther from neutral, Holm p < .05); or both, with a comma",
+    )
     out: Out = Field(None, description="folder for the files (default: runs/AFTER/compare-BEFORE)")
 
     @property
@@ -124,6 +130,15 @@ class CompareSettings(
             return "compare"
         of_heads = open_run(self.before).command != "stereoset"
         return "compare heads" if of_heads else "compare beta"
+
+    def failures(self, result: Any) -> list[str]:
+        """What failed of that by which the command is to fail."""
+        if not self.fail_on:
+            return []
+
+        from tda_bias.comparison.finding import failures
+
+        return failures(result, self.fail_on)
 
     @property
     def of_runs(self) -> bool:
@@ -166,7 +181,7 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
         reach_hub_for(name, also=from_hub)
 
     from tda_bias.comparison.battery import battery
-    from tda_bias.comparison.models import compare_models
+    from tda_bias.comparison.models import compare_models, not_measured_lines
     from tda_bias.models.load import read_config
     from tda_bias.plots.figures import plot_comparison
     from tda_bias.show.figures import print_style
@@ -174,8 +189,8 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
     sources = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
     options = settings.model_dump(include={"preset", "only", *sources, "limit", "seed"})
     measures, not_measured = battery(**options, groups=settings.group)
-    for lacking in not_measured:
-        say(settings.console, f"Not measured: {lacking.name}: {lacking.reason}")
+    for line in not_measured_lines(not_measured):
+        say(settings.console, line)
     for name in names:
         read_config(name)  # one that is not there is said before another is loaded
     before = work.model(settings.before)

@@ -9,6 +9,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from tda_bias.show.terminal import say
+
 from .commands import PANELS, PARTS, SPECS
 from .spec import Spec, imported
 
@@ -44,7 +46,11 @@ def _function(spec: Spec) -> Callable[..., None]:
     from .run import perform
 
     def does(settings: Any) -> None:
-        perform(spec, settings).print(settings)
+        output = perform(spec, settings)
+        output.print(settings)
+        if output.failures:
+            say(settings.console, f"Failed: {', '.join(output.failures)}.")
+            raise typer.Exit(1)
 
     return taking(imported(spec.settings), does, file=imported(spec.file) if spec.file else None)
 

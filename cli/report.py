@@ -28,7 +28,7 @@ class ReportSettings(OutputSettings):
     """Settings of ``tdabias report``."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
-        description="Folders of finished runs, of any commands."
+        description="Folders of finished runs, of any commands, or of folders of such."
     )
     out: Path = Field(Path("report.html"), description="the file to write")
     audit: bool = Field(

@@ -53,7 +53,8 @@ def perform(spec: Spec, settings: Any) -> Output:
         return output
     name = settings.form if len(spec.forms) > 1 else spec.name
     result = completed(name, settings)
-    return shown(spec.forms[name], result, settings.folder, getattr(settings, "top", 10))
+    output = shown(spec.forms[name], result, settings.folder, getattr(settings, "top", 10))
+    return replace(output, failures=settings.failures(result))
 
 
 def completed(name: str, settings: Any, *, shared: bool = True) -> Any:

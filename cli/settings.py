@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -141,6 +142,10 @@ class OutputSettings(Config):
     verbose: Annotated[bool, Changes.NOTHING] = Field(
         False, description="also print what the finding rests on"
     )
+
+    def failures(self, result: Any) -> Sequence[str]:
+        """What of a result makes the command fail, with exit code 1; nothing as a rule."""
+        return ()
 
     @property
     def console(self) -> Console:

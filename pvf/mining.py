@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pvf.config import Kind
 from pvf.words import load_words, packaged
 from tda_bias.stats.seeds import generator
-from tda_bias.store.files import write_text
+from tda_bias.store.files import each_key_once, write_text
 from tda_bias.store.hashes import file_hash, text_hash
 from tda_bias.types import InputError
 
@@ -99,10 +99,10 @@ def _json_lines(path: Path, lines: Iterable[str], field: str) -> Iterator[str]:
         if not line.strip():
             continue
         try:
-            text = json.loads(line)[field]
+            text = json.loads(line, object_pairs_hook=each_key_once)[field]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"`corpus` {path} line {number} is not a JSON object with {field!r}"
+                f"`corpus` {path} line {number} is not a JSON object with {field!r}, each key once"
             ) from None
         if not isinstance(text, str):
             raise InputError(f"`corpus` {path} line {number}: {field!r} is not a text")

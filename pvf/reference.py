@@ -17,7 +17,7 @@ from pydantic import BeforeValidator
 
 from pvf.risk import REFERENCE_TOLERANCE
 from tda_bias.sources import packaged
-from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.files import csv_objects, read_text, rows_of
 from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
 
@@ -100,18 +100,18 @@ def load_reference(
         rows = _official_rows()
     else:
         text = read_text(source, setting="reference", named=(BLS,))
-        rows = rows_of(text, where, columns=("x",))
+        rows = list(csv_objects(text, where, columns=("x",)))
         if not rows:
             raise InputError(f"{where} has no row")
-    by_template = "template" in rows[0]
+    by_template = "template" in rows[0][1]
     shares: dict[tuple[str, str], list[float]] = {}
     known = ", ".join(classes) if printed else f"{len(classes)} that are not named"
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         key = row["x"].strip(), row.get("template", "").strip()
         if key in shares:
-            raise InputError(f"{where} line {line}: {key[0]!r} stands twice")
+            raise InputError(f"{line}: {key[0]!r} stands twice")
         columns = {name: row[name] for name in row if name not in ("x", "template")}
-        shares[key] = _shares(columns, classes, where, f"{where} line {line}", known)
+        shares[key] = _shares(columns, classes, where, line, known)
     used = templates if by_template else ("",)
     missing = [
         (word, template) for word in x for template in used if (word, template) not in shares
@@ -129,12 +129,12 @@ def load_reference(
     return Reference.of(table, BLS if named else Path(source).name, str(source))
 
 
-def _official_rows() -> list[dict[str, str]]:
+def _official_rows() -> list[tuple[str, dict[str, str]]]:
     """The shares of women by occupation that come with Winogender, as rows of a file."""
     name = "occupations-stats.tsv"
     columns = ("occupation", "bls_pct_female")
     rows = rows_of(packaged("winogender", name), name, columns=columns, delimiter="\t")
-    return [{"x": row[columns[0]], _WOMEN: row[columns[1]]} for row in rows]
+    return [(name, {"x": row[columns[0]], _WOMEN: row[columns[1]]}) for row in rows]
 
 
 def _shares(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from tda_bias.store.files import read_text, rows_of
+from tda_bias.store.files import csv_objects, read_text
 from tda_bias.store.settings import parse_yaml
 from tda_bias.types import InputError
 
@@ -177,18 +177,15 @@ def load_templates(source: str | Path = "gender") -> list[Template]:
     else:
         text = read_text(source, setting="templates", named=NAMED_TEMPLATES)
     templates: dict[str, Template] = {}
-    rows = rows_of(text, f"`templates` {source}", columns=("template", "count"))
-    for line, row in enumerate(rows, start=2):
+    rows = csv_objects(text, f"`templates` {source}", columns=("template", "count"))
+    for where, row in rows:
         template, count = row["template"].strip(), _number(row["count"])
         if fault := _fault_of(template):
-            raise InputError(f"`templates` {source} line {line}: {fault}; got {template!r}")
+            raise InputError(f"{where}: {fault}; got {template!r}")
         if template in templates:
-            raise InputError(f"`templates` {source} line {line}: the template stands twice")
+            raise InputError(f"{where}: the template stands twice")
         if not 0 < count < math.inf:
-            raise InputError(
-                f"`templates` {source} line {line}: the count must be a positive number; got "
-                f"{row['count']!r}"
-            )
+            raise InputError(f"{where}: the count must be a positive number; got {row['count']!r}")
         templates[template] = Template(template, count)
     if not templates:
         raise InputError(f"`templates` {source} has no template")
@@ -236,8 +233,8 @@ def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.D
     source = f"`{setting}` {path}"
     rows: dict[str, dict[str, float]] = {}
     text = read_text(path, setting=setting, named=())
-    for line, row in enumerate(rows_of(text, source, columns=columns), start=2):
-        where, word = f"{source} line {line}", row.pop("x").strip()
+    for where, row in csv_objects(text, source, columns=columns):
+        word = row.pop("x").strip()
         if not word or word in rows:
             raise InputError(f"{where}: the word {word!r} is empty or stands twice")
         rows[word] = {name: _number(value) for name, value in row.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tda_bias.show.text import is_visible
-from tda_bias.store.files import json_objects, read_text
+from tda_bias.store.files import each_key_once, json_objects, read_text
 from tda_bias.store.hashes import text_hash
 from tda_bias.types import ROLES, InputError
 
@@ -23,6 +23,10 @@ HUB = "hub"
 STEREOSET = "McGill-NLP/stereoset"
 # StereoSet's halves: sentences that go on from a context, and sentences that differ in a blank.
 Half = Literal["intersentence", "intrasentence"]
+
+
+class UnreachableError(InputError):
+    """What is on the hub alone is neither in the cache nor could it be fetched."""
 
 
 class _Grouped(Protocol):
@@ -44,7 +48,7 @@ def hash_of(*contents: str | bytes) -> str:
 
 
 def located(data: str | Path, *patterns: str) -> list[Path]:
-    """The files of a set, one per pattern: ``data`` itself, or inside it, or one folder below.
+    """The files of a set, one per pattern: ``data`` itself, or all inside it, or in one below.
 
     Raises:
         InputError: if there is no such path, or a file is missing.
@@ -52,14 +56,16 @@ def located(data: str | Path, *patterns: str) -> list[Path]:
     path = Path(data)
     if path.is_file() and len(patterns) == 1:
         return [path]
-    paths_inside = []
-    for pattern in patterns:
-        inside = _inside(path, pattern)
-        if inside is None:
-            what = "has no" if path.is_dir() else "is no folder with a"
-            raise InputError(f"`data` {str(data)!r} {what} file {pattern}")
-        paths_inside.append(inside)
-    return paths_inside
+    lacking = patterns[0]
+    for folder in (path, *sorted(path.glob("*/"))):
+        inside = [next(iter(sorted(folder.glob(pattern))), None) for pattern in patterns]
+        if None not in inside:
+            return [file for file in inside if file is not None]
+        if any(inside):  # files of another folder are of another set
+            lacking = patterns[inside.index(None)]
+            break
+    what = "has no" if path.is_dir() else "is no folder with a"
+    raise InputError(f"`data` {str(data)!r} {what} file {lacking}")
 
 
 def _inside(folder: Path, pattern: str) -> Path | None:
@@ -106,14 +112,14 @@ def hub_split(
     ``given`` is what the user called it, ``instead`` what can be done without the hub.
 
     Raises:
-        InputError: if it is neither in the cache nor can be fetched.
+        UnreachableError: if it is neither in the cache nor can be fetched.
     """
     import datasets
 
     try:
         return datasets.load_dataset(name, config, split=split, revision=revision)
     except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
-        raise InputError(
+        raise UnreachableError(
             f"`data` {given}: {name} is neither in the cache nor could it be fetched "
             f"({type(error).__name__}); {instead}"
         ) from error
@@ -163,11 +169,15 @@ def chosen(
 
 
 class Item(NamedTuple):
-    """An item of either half: its fields, its sentences with their labels, and where it stands."""
+    """An item of either half: its fields, its sentences with their labels, and where it stands.
+
+    ``published`` says that it is in the form of the set's authors, not of a user's file.
+    """
 
     row: Mapping[str, Any]
     sentences: list[tuple[Any, Any]]
     where: str
+    published: bool = False
 
 
 def items_of_split(split: Any) -> Iterator[Item]:
@@ -183,7 +193,7 @@ def items_of_split(split: Any) -> Iterator[Item]:
         else:
             pairs = [(one["gold_label"], one["sentence"]) for one in sentences]
         labelled = [(names[of] if isinstance(of, int) else of, text) for of, text in pairs]
-        yield Item(row, labelled, f"{STEREOSET} item {row.get('id', number)}")
+        yield Item(row, labelled, f"{STEREOSET} item {row.get('id', number)}", published=True)
 
 
 def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
@@ -193,6 +203,10 @@ def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
     except (ValueError, RecursionError):
         whole = None
     if isinstance(whole, dict) and "data" in whole:
+        try:
+            whole = json.loads(text, object_pairs_hook=each_key_once)
+        except KeyError as error:
+            raise InputError(f"{source}: the key {error} stands twice in an object") from None
         yield from _of_dev_json(whole["data"], half, source)
         return
     for where, row in json_objects(text, source):
@@ -210,7 +224,7 @@ def _of_dev_json(data: Any, half: Half, source: str) -> Iterator[Item]:
         if not isinstance(sentences, list) or not all(isinstance(s, dict) for s in sentences):
             raise InputError(f"{source} item {number}: expected an object with a list of sentences")
         labelled = [(one.get("gold_label"), one.get("sentence")) for one in sentences]
-        yield Item(row, labelled, f"{source} item {row.get('id', number)}")
+        yield Item(row, labelled, f"{source} item {row.get('id', number)}", published=True)
 
 
 def texts_by_role(item: Item) -> dict[str, str]:

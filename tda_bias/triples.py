@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, left_out
 from tda_bias.sources import (
     STEREOSET,
     Half,
@@ -34,7 +34,7 @@ from tda_bias.sources import (
     texts_by_role,
     visible_text,
 )
-from tda_bias.store.files import read_content, rows_of
+from tda_bias.store.files import csv_objects, read_content
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
@@ -80,12 +80,14 @@ class Source(Generic[T]):
         read: Items as they stand there.
         revision: What pins its content: the hub's commit, or a hash of the file.
         noun: What an item is called in messages.
+        equal: Where items stand that are left out, because two texts of theirs are one.
     """
 
     name: str
     read: tuple[T, ...]
     revision: str | None
     noun: str = "triple"
+    equal: tuple[str, ...] = ()
 
     @cached_property
     def items(self) -> tuple[T, ...]:
@@ -115,7 +117,8 @@ class Source(Generic[T]):
     def remarks(self, category: str = "all") -> tuple[str, ...]:
         """Remarks that are no errors: items that stand twice, names nearly the same."""
         of_category = [item for item in self.read if category in ("all", item.category)]
-        return _remarks(of_category, self.noun)
+        equal = left_out(self.equal, self.noun, "a stereotype and an anti-stereotype that are one")
+        return (*_remarks(of_category, self.noun), *equal)
 
 
 def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> None:
@@ -211,10 +214,22 @@ def read_triples(source: str | Path = "stereoset") -> Source[Triple]:
             raise InputError(f"`data` {resolved} is empty")
         items = _items_of_file(Path(resolved), text, "intersentence")
         revision = hash_of(content)
-    triples = tuple(map(_triple, items))
+    triples: list[Triple] = []
+    equal: list[str] = []
+    for item in items:
+        triple = _triple(item)
+        if triple.stereotype.split() != triple.anti_stereotype.split():
+            triples.append(triple)
+        elif item.published:  # a slip of its authors
+            equal.append(item.where)
+        else:
+            raise InputError(
+                f"{item.where}: the stereotype and the anti-stereotype are the same text, so that "
+                "nothing can be compared"
+            )
     if not triples:
         raise InputError(f"`data` {source} has no triple")
-    return Source(str(source), triples, revision, noun="triple")
+    return Source(str(source), tuple(triples), revision, noun="triple", equal=tuple(equal))
 
 
 def _hub_split() -> Any:
@@ -227,8 +242,8 @@ def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
         yield from items_of_text(text, half, str(path))
         return
     columns = ("target", "bias_type", "context", *ROLES)
-    for number, row in enumerate(rows_of(text, str(path), columns=columns), start=2):
-        yield Item(row, [(role, row[role]) for role in ROLES], f"{path} line {number}")
+    for where, row in csv_objects(text, str(path), columns=columns):
+        yield Item(row, [(role, row[role]) for role in ROLES], where)
 
 
 # -- one item --------------------------------------------------------------------------------------
@@ -236,11 +251,6 @@ def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
 
 def _triple(item: Item) -> Triple:
     by_role = texts_by_role(item)
-    if by_role["stereotype"].split() == by_role["anti-stereotype"].split():
-        raise InputError(
-            f"{item.where}: the stereotype and the anti-stereotype are the same text, so that "
-            "nothing can be compared"
-        )
     return Triple(
         group=_name(item.row.get("target"), "target", item.where),
         category=_category(item.row.get("bias_type"), item.where),

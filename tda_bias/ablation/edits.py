@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from tda_bias.ablation.removal import by_layer_of
 from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part, is_turned
+from tda_bias.models.checkpoint import BIAS_SWITCH, save_changed
 from tda_bias.models.hooks import (
     head_means,
     heads_changed,
@@ -53,8 +54,6 @@ TOLERANCE = 1e-4
 _PROPORTION = 5e-6
 # Below this an edit counts as one that changed nothing.
 _NO_CHANGE = 1e-9
-# Configurations call the switch that adds biases to attention so.
-_BIAS_SWITCH = "attention_bias"
 
 Means = Mapping[HeadId, Float[Tensor, " d"]]
 
@@ -177,16 +176,16 @@ def _require_output_biases(model: LanguageModel, layers: Sequence[AttentionLayer
         )
     for module in gaining:
         module.bias = nn.Parameter(module.weight.new_zeros(module.weight.shape[0]))
-    setattr(hf_model.config, _BIAS_SWITCH, True)
+    setattr(hf_model.config.get_text_config(), BIAS_SWITCH, True)
 
 
 def _biases_of_the_switch(model: LanguageModel) -> list[str]:
     """Biases that the architecture has once its configuration says so, if they are all it gains."""
     hf_model: Any = model.hf_model
-    if getattr(hf_model.config, _BIAS_SWITCH, None) is not False:
-        return []
     config = copy.deepcopy(hf_model.config)
-    setattr(config, _BIAS_SWITCH, True)
+    if getattr(config.get_text_config(), BIAS_SWITCH, None) is not False:
+        return []
+    setattr(config.get_text_config(), BIAS_SWITCH, True)
     with torch.device("meta"):
         names = set(type(hf_model)(config).state_dict())
     now = set(hf_model.state_dict())
@@ -364,8 +363,7 @@ def write_edited_model(
     parameters = tuple(edit_heads(edited, heads, rule, means=means))
     after, dtype = edited.weight_hash(), edited.dtype_name
     with new_model_folder(folder) as stage:
-        edited.hf_model.save_pretrained(stage)
-        edited.tokenizer.save_pretrained(stage)
+        save_changed(edited, original.hf_model.state_dict(), stage)
         del edited
         saved = load_language_model(
             str(stage), device=str(original.device), dtype=dtype, attention="eager"

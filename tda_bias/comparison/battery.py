@@ -31,7 +31,7 @@ from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.sources import UnreachableError, load_neutral_text, text_comes_from_hub
 from tda_bias.store.settings import given_as
 from tda_bias.triples import comes_from_hub, load_sentence_triples, read_triples
 from tda_bias.twins import twins_in
@@ -99,6 +99,12 @@ PRESETS: dict[Preset, Amount] = {
         width=None,
     ),
 }
+
+# The same for all, so that they are said together.
+_UNREACHABLE = (
+    "neither in the cache nor could be fetched from the hub; files can be named by "
+    "TDABIAS_STEREOSET and TDABIAS_PAIRS"
+)
 
 
 def battery(
@@ -203,7 +209,9 @@ def _made(
                 measures.append(make())
         except InputError as error:
             if may_lack:
-                not_measured.append(NotMeasured(name=name, reason=str(error)))
+                unreachable = isinstance(error, UnreachableError)
+                reason = _UNREACHABLE if unreachable else str(error)
+                not_measured.append(NotMeasured(name=name, reason=reason))
             elif str(error) not in missing:  # two measures may read one file
                 missing.append(str(error))
     if missing:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 import numpy as np
 
 from tda_bias.comparison.beta_agreement import BetaAgreement
 from tda_bias.comparison.head_maps import HeadsComparison
-from tda_bias.comparison.models import ComparisonRecord, ModelComparison
+from tda_bias.comparison.models import (
+    ComparisonRecord,
+    ModelComparison,
+    not_measured_lines,
+)
 from tda_bias.scores.stereoset import SCORINGS
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
@@ -42,7 +46,7 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
         ],
         control=[
             *not_kept,
-            *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
+            *not_measured_lines(record.not_measured),
         ],
         power=[
             f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
@@ -55,6 +59,24 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
             *_detail_lines(comparison),
         ],
     )
+
+
+def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bias"]]) -> list[str]:
+    """What failed of some kinds: a margin that was not kept, a bias that grew beyond chance.
+
+    ``guard`` are losses that were measured to be larger than allowed; ``bias`` primary outcomes
+    with a Holm p below .05 that are farther from neutral after, on either side of it.
+    """
+    rows = comparison.table.to_dict("records")
+    failed = [f"guard {row['outcome']}" for row in rows if row["guard"] == "fail"]
+    grown = [
+        f"bias {row['outcome']}"
+        for row in rows
+        if row["primary"]
+        and row["p_holm"] < 0.05
+        and abs(row["after"] - row["neutral"]) > abs(row["before"] - row["neutral"])
+    ]
+    return [*(failed if "guard" in kinds else []), *(grown if "bias" in kinds else [])]
 
 
 def after_name(record: ComparisonRecord) -> str:

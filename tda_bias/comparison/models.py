@@ -29,6 +29,14 @@ Loader = Callable[[], "LanguageModel"]
 _KEYS = ["outcome", "item", "cluster"]
 
 
+def not_measured_lines(lacking: Sequence[NotMeasured]) -> list[str]:
+    """What is said of measures that were left out: those with one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for one in lacking:
+        by_reason.setdefault(one.reason, []).append(one.name)
+    return [f"Not measured: {', '.join(names)}: {why}" for why, names in by_reason.items()]
+
+
 class NotMeasured(RecordPart):
     """A measure that was left out, and why."""
 

@@ -20,6 +20,7 @@ from tda_bias.debias.learners import HeadLora
 from tda_bias.debias.passages import SELF
 from tda_bias.debias.summary import DebiasRecord
 from tda_bias.debias.training import Trained
+from tda_bias.models.checkpoint import save_changed
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.store.files import to_json
 from tda_bias.types import InputError
@@ -88,8 +89,7 @@ def save_debiased(
                     own.save(stage / ADAPTER)
                 own.apply()
                 applied = True
-                model.hf_model.save_pretrained(stage)
-                model.tokenizer.save_pretrained(stage)
+                save_changed(model, before, stage)
             if heads:
                 _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
             device, dtype = str(model.device), model.dtype_name

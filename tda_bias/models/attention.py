@@ -59,11 +59,31 @@ def attention_part(name: str) -> AttentionPart | None:
 
 
 def is_read(part: AttentionPart, hf_model: Any) -> bool:
-    """Tell whether a part belongs to layers with patterns: of two stacks those of the encoder."""
+    """Tell whether a part belongs to layers with patterns: of two stacks those of the encoder.
+
+    Layers that read images or sound are none of a text's.
+    """
     if hf_model.config.is_encoder_decoder and "decoder." in part.name:
+        return False
+    if _is_of_another_sense(part.name, hf_model):
         return False
     types = getattr(hf_model.config.get_text_config(), "layer_types", None)
     return not types or types[part.layer] != "linear_attention"
+
+
+def _is_of_another_sense(name: str, hf_model: Any) -> bool:
+    """Tell whether a module stands in a part with a configuration that is not the text's."""
+    from transformers import PreTrainedConfig
+
+    known = type(hf_model.config), type(hf_model.config.get_text_config())
+    module = hf_model
+    for step in name.split("."):
+        # A bridge keeps the model's own parts inside others.
+        module = getattr(module, step, None) or getattr(getattr(module, WRAPPED, None), step, None)
+        config = getattr(module, "config", None)
+        if isinstance(config, PreTrainedConfig) and not isinstance(config, known):
+            return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -250,8 +250,8 @@ def weights(hf_model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 # -- token ids -------------------------------------------------------------------------------------
 
 
-def common_prefix(*sequences: Sequence[int]) -> int:
-    """Number of leading tokens that sequences share."""
+def common_prefix(*sequences: Sequence[int] | Sequence[str]) -> int:
+    """Number of first elements, tokens as a rule, that sequences share."""
     length = 0
     for tokens in zip(*sequences, strict=False):
         if len(set(tokens)) > 1:

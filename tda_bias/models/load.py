@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from os.path import exists, isfile, join
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from tda_bias.models.adapters import (
+    base_of,
+    check_adapter,
+    has_tokenizer,
+    is_adapter,
+    merged,
+)
 from tda_bias.models.hooked import LoadedModel as LoadedModel
 from tda_bias.models.hooked import bridge_model as bridge_model
 from tda_bias.models.hooked import first_sentence
@@ -27,7 +31,7 @@ from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
 from tda_bias.show.text import counted
 from tda_bias.store.files import read_text
-from tda_bias.store.settings import parse_yaml
+from tda_bias.store.settings import parse_yaml, shown_key
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -44,8 +48,6 @@ DTYPES = {
 _WITH_CODE = ("config.json", "tokenizer_config.json")
 # Settings that can name compiled code on the hub, as owner/repository.
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
-_ADAPTER = "adapter_config.json"
-_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 # Names that transformers knows for: evenly over devices, what is left over memory and disk.
 _DEVICE_MAPS = ("auto", "balanced")
 
@@ -103,7 +105,8 @@ def load_language_model(
     Architectures that TransformerLens cannot hook are loaded too.
 
     Args:
-        name: As in ``load_model``, or the folder of a PEFT adapter, merged into its base.
+        name: As in ``load_model``, or the folder of a PEFT adapter, merged into its base; its
+            tokenizer is the one in that folder, if there is one.
         device: As in ``load_model``.
         dtype: As there.
         attention: Implementation of attention; the architecture's fastest if None.
@@ -122,35 +125,52 @@ def load_language_model(
     if is_adapter(name):
         if device_map is not None:
             raise InputError(f"`model` {name} is an adapter, which no `device_map` can spread")
-        return _adapted_model(name, device=device, dtype=dtype, attention=attention, head=head)
+        check_adapter(name)
     place = _device_of(device)
     parts = read_device_map(device_map) if device_map is not None else None
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
-    model, tokenizer, lacking = _from_pretrained(
-        name, head, dtype=DTYPES[dtype], attn_implementation=attention, device_map=parts
-    )
-    _check_tokenizer(name, model, tokenizer)
-    return LanguageModel(
+    options = {"dtype": DTYPES[dtype], "attn_implementation": attention, "device_map": parts}
+    try:
+        model, tokenizer, lacking = _from_pretrained(name, head, **options)
+    except InputError as error:
+        if not is_adapter(name):
+            raise
+        raise InputError(f"`model` {name} is an adapter, and its base: {error}") from error
+    loaded = LanguageModel(
         (model if parts is not None else model.to(place)).eval(),
         tokenizer,
-        name,
+        base_of(name) if is_adapter(name) else name,
         revision=getattr(model.config, "_commit_hash", None),
         not_in_checkpoint=lacking,
     )
+    if is_adapter(name):
+        loaded = merged(loaded, name)
+    _check_tokenizer(name, loaded.hf_model, tokenizer)
+    return loaded
 
 
 def _from_pretrained(
     name: str, head: Head, **options: Any
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
-    """Model, tokenizer, and the names of the weights that the checkpoint lacks."""
+    """Model, tokenizer, and the names of the weights that the checkpoint lacks.
+
+    Of an adapter, they are its base's, and its own tokenizer where it has one.
+    """
+    folder, own = name, {}
     config = read_config(name)
+    if is_adapter(folder):
+        _refuse_code_in_folder(folder)
+        name = base_of(folder)
+        own = {"config": config} if has_tokenizer(folder) else {}  # such a folder has no config
     quantised = quantisation(config)
     with _in_one_line(name):
         from transformers import AutoTokenizer
 
         source = local_source(name)
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder if own else source, trust_remote_code=False, **own
+        )
         # Safetensors come first; what is pickled is read as tensors only.
         model, info = auto_class(config, head).from_pretrained(
             source,
@@ -181,7 +201,7 @@ def _from_pretrained(
 def read_config(name: str) -> Any:
     """The configuration of a model, of an adapter that of its base; no code of its own is run."""
     if is_adapter(name):
-        return read_config(_base_of(name))
+        return read_config(base_of(name))
     _refuse_code_in_folder(name)
     with _in_one_line(name):
         from transformers import AutoConfig
@@ -246,7 +266,8 @@ def _check_tokenizer(
 ) -> None:
     """Refuse a tokenizer without words, or with tokens that the model has no embedding for.
 
-    Tokens that texts do not hold unless they are spelt out (padding, added ones) do not count.
+    Special tokens that texts do not hold unless they are spelt out (padding, added ones) do not
+    count; added words do.
     """
     vocabulary, added = tokenizer.get_vocab(), set(tokenizer.get_added_vocab())
     if len(set(vocabulary) - added - set(tokenizer.all_special_tokens)) < 2:
@@ -256,7 +277,8 @@ def _check_tokenizer(
             "the tokenizer there too"
         )
     rows = getattr(hf_model.get_input_embeddings(), "num_embeddings", None)
-    used = {token: i for token, i in vocabulary.items() if token not in added}
+    special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    used = {token: i for token, i in vocabulary.items() if token not in added & special}
     pairs = zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)
     used |= {token: i for token, i in pairs if token != tokenizer.pad_token}
     index, token = max((index, token) for token, index in used.items())
@@ -288,65 +310,6 @@ def auto_class(config: Any, head: Head) -> Any:
     if masked and (not causal or not named.endswith(("CausalLM", "LMHeadModel"))):
         return AutoModelForMaskedLM
     return AutoModelForCausalLM
-
-
-# -- adapters: small sets of weights that change a model which lies elsewhere ----------------------
-
-
-def is_adapter(name: str) -> bool:
-    """Tell whether a folder holds an adapter in place of a model."""
-    # Unlike pathlib, these take any name: what no file system takes is no folder.
-    return isfile(join(name, _ADAPTER)) and not exists(join(name, "config.json"))
-
-
-def _adapted_model(name: str, **options: Any) -> LanguageModel:
-    """The model that an adapter names, with the adapter's weights merged into its own."""
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise InputError(
-            f"`model` {name} is an adapter; reading it needs peft: pip install 'tdabias[lora]'"
-        ) from None
-    if not any(isfile(join(name, file)) for file in _ADAPTER_WEIGHTS):
-        raise InputError(f"`model` {name}: this adapter has no weights ({_ADAPTER_WEIGHTS[0]})")
-    base_name = _base_of(name)
-    try:
-        base = load_language_model(base_name, **options)
-    except InputError as error:
-        raise InputError(f"`model` {name} is an adapter, and its base: {error}") from error
-    weights = base.weight_hash()
-    try:
-        with warnings.catch_warnings():
-            # What peft asks transformers for by an older name is none of the user's business.
-            warnings.simplefilter("ignore", FutureWarning)
-            # What the adapter lacks would be made up, and peft only warns of it.
-            warnings.filterwarnings("error", ".*(missing|unexpected).*")
-            adapted: Any = PeftModel.from_pretrained(base.hf_model, name)
-            merged = adapted.merge_and_unload()
-    except Exception as error:  # peft and torch raise many kinds for weights that do not fit
-        said = str(error).strip().split("\n")[-1].strip()[:160]
-        raise InputError(
-            f"`model` {name}: this adapter does not fit its base {base.name} ({said})"
-        ) from error
-    return replace(base, hf_model=merged.eval(), name=name, adapted=weights)
-
-
-def _base_of(name: str) -> str:
-    """The model that an adapter changes."""
-    path = Path(name) / _ADAPTER
-    try:
-        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        raise InputError(f"`model` {name}: {_ADAPTER} cannot be read as JSON") from None
-    if not isinstance(base, str) or not base:
-        raise InputError(
-            f"`model` {name}: {_ADAPTER} names no base model (base_model_name_or_path)"
-        )
-    if isfile(join(base, _ADAPTER)):
-        raise InputError(
-            f"`model` {name}: {_ADAPTER} names an adapter as its base, {base}; merge that first"
-        )
-    return base
 
 
 # -- devices ---------------------------------------------------------------------------------------
@@ -385,13 +348,14 @@ def read_device_map(source: str) -> str | dict[str, str | int]:
     content = parse_yaml(text, f"`device_map` {source}")
     if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")
-    for part, place in content.items():
+    for number, (part, place) in enumerate(content.items(), start=1):
         try:
             kind = "disk" if place == "disk" else torch.device(place).type
         except (RuntimeError, TypeError, ValueError):
             kind = "meta"
         if kind == "meta" and not isinstance(place, int):
             raise InputError(
-                f"`device_map` {source}: {part!r} must be on cpu, disk or a device; got {place!r}"
+                f"`device_map` {source}: part {number}{shown_key(part)} must be on cpu, disk or a "
+                "device (cuda:0)"
             )
     return {str(part): place for part, place in content.items()}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from tda_bias.pairs.pair import Pair, PairSet, checked
 from tda_bias.pairs.published import SETS
 from tda_bias.sources import chosen, hash_of, text_of
-from tda_bias.store.files import json_objects, rows_of
+from tda_bias.store.files import csv_objects, json_objects
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError
 
@@ -127,6 +127,5 @@ def _items(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not source.lower().endswith(".csv"):
         yield from json_objects(text, source)
         return
-    for number, row in enumerate(rows_of(text, source, columns=_NEEDED), start=2):
-        item = {key: value for key, value in row.items() if value or key in _NEEDED}
-        yield f"{source} line {number}", item
+    for where, row in csv_objects(text, source, columns=_NEEDED):
+        yield where, {key: value for key, value in row.items() if value or key in _NEEDED}

@@ -69,6 +69,7 @@ class PairSet:
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
         uneven: Ids of pairs whose texts differ in more than what is tested: slips of the source,
             which are part of the official score.
+        remarks: What is to be said of the source, a sentence each.
     """
 
     name: str
@@ -76,11 +77,12 @@ class PairSet:
     source: str
     revision: str | None
     uneven: frozenset[str] = frozenset()
+    remarks: tuple[str, ...] = ()
 
     @property
     def record(self) -> DataRecord:
         """The source, for the record of a run."""
-        return DataRecord(source=self.source, revision=self.revision)
+        return DataRecord(source=self.source, revision=self.revision, remarks=self.remarks)
 
 
 def pair_triples(pairs: PairSet) -> list[Triple]:
@@ -115,9 +117,14 @@ def checked(pair: Pair) -> Pair:
             raise InputError(f"{pair.source}: `{name}` must be a text that is not empty")
     if pair.context is not None and not is_visible(pair.context):
         raise InputError(f"{pair.source}: `context` must be left out or a text that is not empty")
-    if pair.more.split() == pair.less.split():
+    if are_equal(pair):
         raise InputError(f"{pair.source}: `more` and `less` are the same text: {pair.more!r}")
     return pair
+
+
+def are_equal(pair: Pair) -> bool:
+    """Tell whether the two texts of a pair are one."""
+    return pair.more.split() == pair.less.split()
 
 
 def words(text: str) -> list[Span]:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tda_bias.pairs.pair import Pair, PairSet, checked, words
+from tda_bias.pairs.pair import Pair, PairSet, are_equal, checked, words
+from tda_bias.show.text import left_out
 from tda_bias.sources import (
     HUB,
     PACKAGED,
@@ -37,6 +38,23 @@ from tda_bias.types import InputError
 
 Data = str | Path | None
 Row = tuple[str, Mapping[str, Any]]
+
+
+def _published(
+    name: str, pairs: Iterable[Pair], source: str, revision: str | None, **known: Any
+) -> PairSet:
+    """A published set as it is, slips included: pairs whose two texts are one are left out.
+
+    Raises:
+        InputError: if a pair lacks something, or none is left.
+    """
+    every = list(pairs)
+    different = tuple(checked(pair) for pair in every if not are_equal(pair))
+    if every and not different:
+        checked(every[0])
+    equal = [pair.source for pair in every if are_equal(pair)]
+    remarks = left_out(equal, "pair", "two equal texts")
+    return PairSet(name, different, source, revision, remarks=remarks, **known)
 
 
 # -- CrowS-Pairs -----------------------------------------------------------------------------------
@@ -61,7 +79,7 @@ def _crows(data: Data) -> PairSet:
             )
             for number, row in enumerate(split)
         ]
-        return PairSet("crows", crows_pairs(rows), HUB, commit_of(split))
+        return _published("crows", crows_pairs(rows), HUB, commit_of(split))
     (path,) = located(data, _CROWS_FILE)
     text = text_of(path)
     # The first column has no name; it numbers the rows.
@@ -69,7 +87,7 @@ def _crows(data: Data) -> PairSet:
         (f"{path} row {row.get('') or number}", {"id": row.get("") or str(number), **row})
         for number, row in enumerate(rows_of(text, str(path), columns=_CROWS_COLUMNS))
     ]
-    return PairSet("crows", crows_pairs(rows), str(path), hash_of(text))
+    return _published("crows", crows_pairs(rows), str(path), hash_of(text))
 
 
 def set_comes_from_hub(name: str, data: Data) -> bool:
@@ -97,7 +115,7 @@ def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
             cluster=None if writer is None else str(writer),
             source=where,
         )
-        pairs.append(checked(pair))
+        pairs.append(pair)
     return tuple(pairs)
 
 
@@ -107,23 +125,49 @@ _PRONOUNS = {
     "he": "male", "him": "male", "his": "male", "himself": "male",
     "she": "female", "her": "female", "hers": "female", "herself": "female",
 }  # fmt: skip
+_WINOBIAS_FILES = [
+    f"{side}_stereotyped_{kind}.txt" for kind in ("type1", "type2") for side in ("pro", "anti")
+]
 _BRACKETED = re.compile(r"\[([^\]]*)\]")
 _NUMBERED = re.compile(r"^\s*(\d+)\s+(.*\S)\s*$")
 
 
 def _winobias(data: Data) -> PairSet:
     source = PACKAGED if data is None else str(data)
-    texts, pairs = [], []
-    for kind in ("type1", "type2"):
-        names = [f"{side}_stereotyped_{kind}.txt" for side in ("pro", "anti")]
-        if source == PACKAGED:
-            pro, anti = (packaged("winobias", f"{name}.dev") for name in names)
-        else:
-            pro, anti = (text_of(path) for path in located(source, *(f"{n}.*" for n in names)))
-        texts += [pro, anti]
-        pairs += _winobias_pairs(pro, anti, kind, "WinoBias" if data is None else source)
+    if source == PACKAGED:
+        texts = [packaged("winobias", f"{name}.dev") for name in _WINOBIAS_FILES]
+    else:
+        texts = [text_of(path) for path in _winobias_paths(Path(source))]
+    where = "WinoBias" if data is None else source
+    pairs = _winobias_pairs(*texts[:2], "type1", where) + _winobias_pairs(
+        *texts[2:], "type2", where
+    )
     uneven = frozenset(pair.id for pair in pairs if _is_uneven(pair))
-    return PairSet("winobias", tuple(pairs), source, hash_of(*texts), uneven)
+    if 2 * len(uneven) > len(pairs):
+        raise InputError(
+            f"{where}: {len(uneven)} of {len(pairs)} pairs differ in more than their pronouns: the "
+            "pro- and the anti-stereotypical files do not hold the same sentences"
+        )
+    return _published("winobias", pairs, source, hash_of(*texts), uneven=uneven)
+
+
+def _winobias_paths(data: Path) -> list[Path]:
+    """The four files of one part of the set (dev or test), which must be in one folder.
+
+    Of a folder with several whole parts it is the first by name.
+    """
+    first = located(data, *(f"{name}.*" for name in _WINOBIAS_FILES))[0]
+    parts = sorted(path.suffix for path in first.parent.glob(f"{_WINOBIAS_FILES[0]}.*"))
+    missing = []
+    for part in parts:
+        paths = [first.parent / f"{name}{part}" for name in _WINOBIAS_FILES]
+        if all(path.is_file() for path in paths):
+            return paths
+        missing += [path.name for path in paths if not path.is_file()]
+    raise InputError(
+        f"`data` {str(data)!r} has no file {missing[0]}; of each part of WinoBias it needs all of "
+        f"{', '.join(name + parts[0] for name in _WINOBIAS_FILES)}"
+    )
 
 
 def _winobias_pairs(pro: str, anti: str, kind: str, where: str) -> list[Pair]:
@@ -137,7 +181,12 @@ def _winobias_pairs(pro: str, anti: str, kind: str, where: str) -> list[Pair]:
     pairs = []
     for number, (line, other) in enumerate(zip(first, second, strict=True), start=1):
         here = f"{where} {kind} line {number}"
-        (name, more), (_, less) = _numbered(line, here), _numbered(other, here)
+        (name, more), (number_of_less, less) = _numbered(line, here), _numbered(other, here)
+        if name != number_of_less:
+            raise InputError(
+                f"{here}: sentence {name} of the pro-stereotypical file stands beside sentence "
+                f"{number_of_less} of the anti-stereotypical one; they must be the same sentences"
+            )
         mentions = [mention.strip() for mention in _BRACKETED.findall(line)]
         named = [mention for mention in mentions if mention.lower() not in _PRONOUNS]
         if not named:
@@ -151,7 +200,7 @@ def _winobias_pairs(pro: str, anti: str, kind: str, where: str) -> list[Pair]:
             type=kind,
             source=here,
         )
-        pairs.append(checked(pair))
+        pairs.append(pair)
     return pairs
 
 
@@ -197,7 +246,7 @@ def _winogender(data: Data) -> PairSet:
         sentences, shares = (text_of(path) for path in located(source, *_WINOGENDER_FILES))
     where = "Winogender" if data is None else source
     pairs = _winogender_pairs(sentences, _female_shares(shares, where), where)
-    return PairSet("winogender", pairs, source, hash_of(sentences, shares))
+    return _published("winogender", pairs, source, hash_of(sentences, shares))
 
 
 def female_shares() -> dict[str, dict[str, float]]:
@@ -248,7 +297,7 @@ def _winogender_pairs(
             type=_ANSWERS[answer],
             source=f"{where} {name}",
         )
-        pairs.append(checked(pair))
+        pairs.append(pair)
     return tuple(pairs)
 
 
@@ -263,7 +312,7 @@ def _blimp(data: Data) -> PairSet:
         for name in paradigms():
             split = hub_split(_BLIMP_HUB, name, "train")
             rows += [(f"{_BLIMP_HUB} {name} {number}", row) for number, row in enumerate(split)]
-        return PairSet("blimp", _blimp_pairs(rows), HUB, commit_of(split))
+        return _published("blimp", _blimp_pairs(rows), HUB, commit_of(split))
     if data is None or data == PACKAGED:
         # A sample of 20 of the 1,000 pairs of each paradigm.
         text = packaged("blimp", "sample.csv")
@@ -272,7 +321,7 @@ def _blimp(data: Data) -> PairSet:
             (f"BLiMP {row['paradigm']} {row['id']}", {k: row[name] for k, name in names.items()})
             for row in rows_of(text, "sample.csv", columns=tuple(names.values()))
         ]
-        return PairSet("blimp", _blimp_pairs(rows), PACKAGED, hash_of(text))
+        return _published("blimp", _blimp_pairs(rows), PACKAGED, hash_of(text))
     path = Path(data)
     texts, rows = [], []
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
@@ -282,7 +331,7 @@ def _blimp(data: Data) -> PairSet:
             rows += lines
     if not rows:
         raise InputError(f"`data` {str(data)!r} holds no JSON Lines of BLiMP")
-    return PairSet("blimp", _blimp_pairs(rows), str(data), hash_of(*texts))
+    return _published("blimp", _blimp_pairs(rows), str(data), hash_of(*texts))
 
 
 def paradigms() -> dict[str, dict[str, str]]:
@@ -312,7 +361,7 @@ def _blimp_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
             type=known[paradigm]["term"] if paradigm in known else row.get("linguistics_term"),
             source=where,
         )
-        pairs.append(checked(pair))
+        pairs.append(pair)
     return tuple(pairs)
 
 

@@ -7,7 +7,6 @@ Atlas 2026). All are oriented so that more means that a head carries more.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from jaxtyping import Float
 
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rankings import TOP, agreement
+from tda_bias.store.files import rows_of
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
@@ -73,7 +73,8 @@ def published_rankings(model: str, *, filtered: bool = False) -> PublishedRankin
         raise InputError(
             f"`published` must be one of {', '.join(published_models())}; got {model!r}"
         )
-    table = pd.read_csv(io.StringIO((_DATA / f"{model}.csv").read_text(encoding="utf-8")))
+    text = (_DATA / f"{model}.csv").read_text(encoding="utf-8")
+    table = pd.DataFrame(rows_of(text, model, columns=("layer", "head"))).apply(pd.to_numeric)
     known = {name: about for name, about in about_rankings()["rankings"].items() if name in table}
     if not filtered:
         unfiltered = {about["source"] for about in known.values() if not about.get("filtered")}

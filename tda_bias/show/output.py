@@ -46,6 +46,7 @@ class Output:
     finding: Finding | None = None
     folder: Path | None = None
     files: str = ""  # names of the most important ones in the folder
+    failures: Sequence[str] = ()  # what makes the command fail, where it is asked to
 
     @property
     def parts(self) -> list[Finding | TableSpec | str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Below it four decimals would hide the size of a p-value.
 _SMALLEST = 1e-4
+# Places that a remark names.
+_PLACES = 3
 
 
 def number_text(value: float | None, decimals: int = 2) -> str:
@@ -54,6 +56,20 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
         ('1 target', '2 targets', '0 processes')
     """
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def left_out(places: Sequence[str], noun: str, what: str) -> tuple[str, ...]:
+    """The remark that items which have something are left out, with the first places, if any are.
+
+    Examples:
+        >>> left_out(["a.csv line 3"], "pair", "two equal texts")
+        ('1 pair has two equal texts and is left out (a.csv line 3).',)
+    """
+    if not places:
+        return ()
+    has, are = ("has", "is") if len(places) == 1 else ("have", "are")
+    shown = "; ".join(places[:_PLACES]) + ("; ..." if len(places) > _PLACES else "")
+    return (f"{counted(len(places), noun)} {has} {what} and {are} left out ({shown}).",)
 
 
 def short_name(name: str) -> str:

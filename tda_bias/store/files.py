@@ -166,7 +166,7 @@ def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]
             continue
         where = f"{source} line {number}"
         try:
-            item = json.loads(line, object_pairs_hook=_each_key_once)
+            item = json.loads(line, object_pairs_hook=each_key_once)
         except KeyError as error:
             raise InputError(f"{where}: the key {error} stands twice") from None
         except (ValueError, RecursionError):
@@ -176,8 +176,12 @@ def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]
         yield where, item
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its entries; of a key that stands twice, json would keep the last."""
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its entries; of a key that stands twice, json would keep the last.
+
+    Raises:
+        KeyError: if a key stands twice.
+    """
     item: dict[str, Any] = {}
     for key, value in pairs:
         if key in item:
@@ -189,26 +193,118 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def rows_of(
     text: str, where: str, *, columns: Sequence[str], delimiter: str = ","
 ) -> list[dict[str, str]]:
-    """The rows of a CSV text with a heading; the first row is line 2.
+    """The rows of a CSV text with a heading, as ``csv_objects`` reads them, without their places.
 
     Raises:
-        InputError: if a column is missing or a row has another number of fields.
+        InputError: as ``csv_objects``.
     """
-    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    return [row for _, row in csv_objects(text, where, columns=columns, delimiter=delimiter)]
+
+
+def csv_objects(
+    text: str, source: str, *, columns: Sequence[str] = (), delimiter: str = ","
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a CSV text with a heading, each with where it stands, the heading on line 1.
+
+    Every CSV is read here, strictly: what other readers mend in silence (a quotation mark that
+    nothing closes takes the next rows into its text) changes what is measured.
+
+    Args:
+        text: The text, whose lines end with line feeds.
+        source: What it is called in messages.
+        columns: Those that it must have; it may have others.
+        delimiter: What separates the fields of a row.
+
+    Raises:
+        InputError: naming the line, if a column is missing or stands twice, a quotation mark is
+            not closed or stands before the end of its field, or a row is longer or shorter than the
+            heading.
+    """
+    records = _csv_records(text, source, delimiter)
+    _, heading = next(records, (source, []))
+    _check_heading(heading, source, columns, delimiter)
+    for where, fields in records:
+        if len(fields) != len(heading):
+            raise InputError(
+                f"{where}: {len(fields)} fields, where the heading has {len(heading)}; a field "
+                f"that holds {delimiter!r} must stand in quotation marks"
+            )
+        yield where, dict(zip(heading, fields, strict=True))
+
+
+def _csv_records(text: str, source: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    """The records of a CSV text, without empty lines, each with the line where it begins."""
+    lines = text.split("\n")
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    width = 0
+    while True:
+        begun = reader.line_num
+        where = f"{source} line {begun + 1}"
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(f"{where}: {_csv_fault(str(error), delimiter)}") from None
+        width = width or len(fields)
+        taken = _row_taken(lines[begun : reader.line_num], width, delimiter)
+        if taken is not None:
+            raise InputError(
+                f"{where}: a quotation mark that opens here takes line {begun + 1 + taken}, which "
+                "looks like a row, into its field; close it, or, if the text has several lines, "
+                "give the file as JSON Lines"
+            )
+        if fields:
+            yield where, fields
+
+
+def _row_taken(lines: Sequence[str], width: int, delimiter: str) -> int | None:
+    """Which line of a record of several lines would be a row on its own, if one would.
+
+    A later mark may close a quotation that was left open; texts of several lines are rare here, and
+    what they are refused for in vain is said.
+    """
+    if len(lines) == 1:
+        return None
+    counts = [len(next(csv.reader([line], delimiter=delimiter), [])) for line in lines]
+    if counts[0] == 1:  # a text of several lines in the first column: the row ends its last line
+        counts.pop()
+    return next((n for n, count in enumerate(counts) if n and count == width), None)
+
+
+def _csv_fault(error: str, delimiter: str) -> str:
+    """What a person can do about an error of the ``csv`` module."""
+    if "expected after" in error:
+        return (
+            'a field that begins with a quotation mark (") goes on after the closing one; put '
+            f'{delimiter!r} there, write a mark inside a field twice (""), or close the field'
+        )
+    if "field limit" in error:
+        return (
+            f"a field of more than {csv.field_size_limit():,} characters; is a quotation mark "
+            '(") not closed?'
+        )
+    if "end of data" in error:
+        return 'a quotation mark (") opens a field here and nothing closes it'
+    return f"no row of CSV ({error})"
+
+
+def _check_heading(
+    heading: Sequence[str], source: str, columns: Sequence[str], delimiter: str
+) -> None:
+    """Make sure that a heading has the columns that are needed, and each of its columns once."""
+    twice = [name for number, name in enumerate(heading) if name in heading[:number]]
+    if twice:
+        raise InputError(
+            f"{source} line 1: the column `{twice[0]}` stands twice; give each a name of its own"
+        )
+    missing = [name for name in columns if name not in heading]
     if missing:
-        needed = f"{where} has no column `{missing[0]}`; it needs {', '.join(columns)}"
-        whole = "".join(reader.fieldnames or ())
-        other = next((mark for mark in (";", "\t", ",") if mark in whole), None)
+        needed = f"{source} has no column `{missing[0]}`; it needs {', '.join(columns)}"
+        other = next((mark for mark in (";", "\t", ",") if mark in "".join(heading)), None)
         if other is not None:
             needed += f", separated by {delimiter!r}, not by {other!r}"
         raise InputError(needed)
-    rows = []
-    for number, row in enumerate(reader, start=2):
-        if None in row or None in row.values():
-            raise InputError(f"{where} line {number}: not as many fields as the heading has")
-        rows.append({str(name): value for name, value in row.items()})
-    return rows
 
 
 def to_json(record: Mapping[str, Any]) -> str:

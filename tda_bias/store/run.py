@@ -174,14 +174,27 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
 def with_parts(folders: Sequence[Path]) -> list[Run]:
     """The runs, and those inside their folders that were made from them.
 
-    An inner run that was made from another run than the one that is there now is left out.
+    A folder without a run of its own stands for the runs below it. An inner run that was made from
+    another run than the one that is there now is left out.
     """
-    runs = [open_run(folder) for folder in dict.fromkeys(folders)]
+    folders = list(dict.fromkeys(run for folder in folders for run in _folders_of_runs(folder)))
+    runs = [open_run(folder) for folder in folders]
     for run in list(runs):
         for inside in sorted(path.parent for path in run.folder.glob(f"*/{RECORD}")):
             if inside not in folders and made_from(part := open_run(inside), run):
                 runs.append(part)
     return runs
+
+
+def _folders_of_runs(folder: Path) -> list[Path]:
+    """The folder itself, if it holds a run or none is below it; else the outermost of those."""
+    if (folder / RECORD).is_file():
+        return [folder]
+    outermost: list[Path] = []
+    for below in sorted(path.parent for path in folder.rglob(RECORD)):
+        if not any(known in below.parents for known in outermost):
+            outermost.append(below)
+    return outermost or [folder]
 
 
 def made_from(part: Run, run: Run) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -68,7 +69,7 @@ def given_as(setting: str) -> Iterator[None]:
         yield
     except InputError as error:
         message = str(error).replace("`data`", f"`{setting}`")
-        raise InputError(message.replace("--data", f"--{setting}")) from error
+        raise type(error)(message.replace("--data", f"--{setting}")) from error
 
 
 # -- YAML ------------------------------------------------------------------------------------------
@@ -95,6 +96,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
+# From the first quotation of content in a message on; what stands in brackets is of the grammar.
+_QUOTED = re.compile(r"'(?!<).*", re.DOTALL)
+
+
 class _Loader(yaml.SafeLoader):
     """Plain YAML in which each key stands once; of one that stands twice, the last would win."""
 
@@ -103,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    problem = f"{key.value!r} stands there twice"
+                    problem = f"the key{shown_key(key.value)} stands there twice"
                     raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
                 seen.add((key.tag, key.value))
         return super().construct_mapping(node, deep=deep)
@@ -113,13 +118,15 @@ def parse_yaml(text: str, where: str) -> Any:
     """The content of a YAML text, in which no key may stand twice.
 
     Raises:
-        InputError: if it is none; ``where`` begins the message, which names the line.
+        InputError: if it is none; ``where`` begins the message, which names the line and quotes
+            nothing but keys that look like one (``shown_key``).
     """
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        raise InputError(f"{where} is not YAML{line}: {error.problem}") from None
+        said = _QUOTED.sub("", str(error.problem)).rstrip(" ,")
+        raise InputError(f"{where} is not YAML{line}: {said}") from None
     except (yaml.YAMLError, ValueError, RecursionError):  # odd characters, no date, too deep
         raise InputError(f"{where} is not YAML") from None
 
@@ -157,7 +164,20 @@ def unknown_setting(name: str, settings: type[BaseModel], *, but: Collection[str
     allowed = [known for known in setting_names(settings) if known not in but]
     meant = get_close_matches(name, allowed, n=1)
     hint = f" did you mean `{meant[0]}`?" if meant else ""
-    return f"unknown setting `{name}`;{hint} allowed are {', '.join(allowed)}"
+    shown = f" `{name}`" if meant else shown_key(name)
+    return f"unknown setting{shown};{hint} allowed are {', '.join(allowed)}"
+
+
+def shown_key(key: object) -> str:
+    """A key of a file for a message, with a space before; empty if it does not look like one.
+
+    The file may be another than was meant, and hold what is nobody's business.
+
+    Examples:
+        >>> shown_key("rank_by"), shown_key("h.0.attn"), shown_key("Xy7:tR!")
+        (' `rank_by`', ' `h.0.attn`', '')
+    """
+    return f" `{key}`" if re.fullmatch(r"[a-z_-]+(?:\.[a-z_\d-]+)*", str(key)) else ""
 
 
 def setting_names(settings: type[BaseModel]) -> list[str]:

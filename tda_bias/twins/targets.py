@@ -33,6 +33,7 @@ class Target:
         read: From a spelling in lower case to the forms it may be.
         masculine: Whether it cannot be a woman.
         elsewhere: Phrases in which its words mean something else.
+        spellings: Its spellings, with the capitals that they have within a sentence.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Target:
     read: Mapping[str, frozenset[Form]]
     masculine: bool = False
     elsewhere: tuple[str, ...] = ()
+    spellings: tuple[str, ...] = ()
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -121,11 +123,13 @@ def _parsed(text: str, where: str) -> Kinds:
 def _target(name: str, kind_name: str, kind: _Kind, forms: tuple[str | None, ...]) -> Target:
     written: dict[Form, str] = {}
     read: dict[str, set[Form]] = {}
+    spelled: list[str] = []
     for form, spellings in zip(kind.forms, forms, strict=True):
         if spellings is None:
             continue
         first, *others = (spelling.strip() for spelling in spellings.split("|"))
         written[form] = first
+        spelled += [first, *others]
         for spelling in (first, *others):
             read.setdefault(spelling.lower(), set()).add(form)
     return Target(
@@ -135,6 +139,7 @@ def _target(name: str, kind_name: str, kind: _Kind, forms: tuple[str | None, ...
         read={spelling: frozenset(forms) for spelling, forms in read.items()},
         masculine=name in kind.masculine,
         elsewhere=kind.elsewhere.get(name, ()),
+        spellings=tuple(spelled),
     )
 
 
@@ -205,12 +210,28 @@ def with_target(triple: Triple, own: Target, other: Target) -> Triple:
     for text in text_fields(triple):
         changes = []
         for start, end, form in places(text, own):
-            old, new = text[start:end], other.written[form]
-            # Names lose their capitals too where the original has none: "the arab man".
-            new = new.lower() if old.islower() else in_case_of(new, old)
-            changes.append((start, end, new))
+            changes.append((start, end, _in_place_of(text, start, end, own, other.written[form])))
         texts.append(replaced(text, changes))
     return with_texts(triple, other.name, texts)
+
+
+# Behind it a sentence begins.
+_SENTENCE_BEGINS = re.compile(r"(?:^|[.!?])[\s\"'\u201c\u2018(]*$")
+
+
+def _in_place_of(text: str, start: int, end: int, own: Target, new: str) -> str:
+    """A word for a target's place in a text, in capitals where the text has them, not the target.
+
+    The capitals of a target's own ("CEO", "Arab") say nothing of another word in its place.
+    """
+    old, rest = text[start:end], text[:start] + text[end:]
+    if rest.isupper() and old.isupper():
+        return new.upper()
+    if old in own.spellings or old in own.written.values():
+        begins = _SENTENCE_BEGINS.search(text[:start]) and not old.islower()
+        return new[:1].upper() + new[1:] if begins else new
+    # Names lose their capitals too where the original has none: "the arab man".
+    return new.lower() if old.islower() else in_case_of(new, old)
 
 
 def fitting(triple: Triple, own: Target, others: Iterable[Target]) -> list[Target]:

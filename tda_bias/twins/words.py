@@ -2,7 +2,8 @@
 
 "her" before what she has becomes "his" ("her kitchen"), else "him" ("called her"); "his" before
 what he has becomes "her" ("his hat"), else "hers" ("the hat is his"). The words around tell which;
-on StereoSet's gender triples they tell the same as spaCy's tagger.
+on StereoSet's gender triples they tell the same as spaCy's tagger. Forms of both genders in one
+word ("s/he") and fixed phrases ("bachelor's degree") stay as they are.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
     for start, end, new in replacements:
         before, old, behind = text[done:start], text[start:end], end
         if before_it := _ARTICLE_AT_END.search(before):
-            # In capitals a word would be taken for letters: "an" MBA.
-            right = in_case_of(article(new.lower() if new.isupper() else new), before_it.group(1))
+            # In a text in capitals a word would be taken for letters: "an" MBA.
+            heard = article(new.lower() if text.isupper() else new)
+            right = in_case_of(heard, before_it.group(1))
             before = before[: before_it.start()] + right + before_it.group(2)
         apostrophe = ""
         ended, ends = (word.lower().endswith("s") for word in (old, new))
@@ -77,6 +79,9 @@ def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
 
 # -- the other gender ------------------------------------------------------------------------------
 
+# Both genders in one word: "s/he", "(s)he", "(wo)man", "wo/men", "fe/male".
+_OF_BOTH = r"\b(?:s|wo|fe)/(?:he|m[ae]n|males?)\b|\((?:s|wo|fe)\)(?:he|m[ae]n|males?)\b"
+_TITLES_AS_LETTERS = ("MR", "MRS", "MS")
 # What becomes of a pronoun, and of one that stands before what somebody has.
 _PRONOUNS = {
     "her": ("him", "his"),
@@ -94,7 +99,7 @@ class GenderWords:
         feminine: The words for women, first names included.
         partner: From a word in lower case to the word of the other gender.
         names: The same for first names; they count with a capital letter only.
-        keep: Names of things and of known people, which stay as they are.
+        keep: Names of things and of known people, and fixed phrases, which stay as they are.
         pattern: Any of the words and pronouns, whole; parts of a hyphenated word are words.
     """
 
@@ -125,13 +130,15 @@ def gender_words() -> GenderWords:
         feminine=frozenset(feminine for _, feminine in [*couples, *names]),
         partner=partner,
         names=named,
-        keep=re.compile(
-            "|".join(
-                rf"\b{re.escape(name)}\b" for name in sorted(data["keep"], key=len, reverse=True)
-            )
-        ),
+        keep=re.compile(f"{_any_of(data['keep'])}|(?i:{_any_of(data['phrases'])}|{_OF_BOTH})"),
         pattern=re.compile(rf"(?<![\w])(?:{alternatives})(?![\w])", re.IGNORECASE),
     )
+
+
+def _any_of(phrases: Iterable[str]) -> str:
+    """A pattern of any of some phrases, the longest first."""
+    escaped = [re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True)]
+    return "|".join(rf"\b{phrase}\b" for phrase in escaped).replace("'", APOSTROPHE)
 
 
 def gender_twin(triple: Triple) -> Triple:
@@ -146,9 +153,9 @@ def swapped(text: str) -> str:
     changes = []
     for match in words.pattern.finditer(text):
         start, end = match.span()
-        if any(first <= start < last for first, last in kept):
-            continue
         old = match.group()
+        if any(first <= start < last for first, last in kept) or _are_letters(text, start, old):
+            continue
         if old[0].isupper() and old.capitalize() in words.names:
             new = words.names[old.capitalize()]
         elif old.lower() in _PRONOUNS:
@@ -160,9 +167,20 @@ def swapped(text: str) -> str:
     return replaced(text, changes)
 
 
+def _are_letters(text: str, start: int, word: str) -> bool:
+    """Tell whether a title in capitals is an acronym: "MS is a disease", but "MS SMITH IS HERE"."""
+    if word not in _TITLES_AS_LETTERS or text.isupper():
+        return False
+    return re.match(r"\.?\s+[A-Z]", text[start + len(word) :]) is None
+
+
 # -- "her" and "his" -------------------------------------------------------------------------------
 
 _PRONOUN = re.compile(r"\b(?:her|his)\b", re.IGNORECASE)
+# The same of the other gender, joined to a pronoun: "his/her dog", "his and her friends".
+_JOINED = re.compile(r"(\s*/\s*|\s+(?:and|or|&)\s+)(?:her|his)\b", re.IGNORECASE)
+# Behind it "her and his friends" begins; else "her" may stand alone: "we met her and his friends".
+_CLAUSE_BEGINS = re.compile(r"(?:^|[.!?;:,]|\b(?:that|if|when|because|and|but))[\s\"\u201c]*$")
 # Words that cannot stand first in the name of what somebody has.
 _NOT_NOMINAL = word_set(
     "a an the this that these those some any no every each all both another "
@@ -201,8 +219,14 @@ _DONE_OR_BEEN = word_set(
 
 def possessive_places(text: str) -> frozenset[int]:
     """Places of "her" and "his" as possessives, by the words around them."""
-    places = []
-    for pronoun in _PRONOUN.finditer(text):
+    places: list[int] = []
+    for pronoun in reversed(list(_PRONOUN.finditer(text))):
+        if joined := _JOINED.match(text, pronoun.end()):
+            both = "/" in joined.group(1) or pronoun.group().lower() == "his"
+            begins = both or _CLAUSE_BEGINS.search(text[: pronoun.start()].lower())
+            if begins and places and places[-1] < joined.end():
+                places.append(pronoun.start())
+            continue
         following = re.match(r"\s+[\"\u201c'\u2018(]?(\w+)(?:\s+(\w+))?", text[pronoun.end() :])
         if following is None:  # the end, a comma, a stop
             continue

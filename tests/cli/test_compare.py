@@ -1,12 +1,15 @@
 """``tdabias compare`` from the command line to its files."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
-from tda_bias.comparison.models import ModelComparison
+from tda_bias.comparison.finding import failures
+from tda_bias.comparison.models import ModelComparison, NotMeasured, not_measured_lines
+from tda_bias.sources import UnreachableError
 from tdabias_cli.main import run
 from tests.support.measures import edited, sharpened
 from tests.support.runs import write_run
@@ -34,7 +37,7 @@ def offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def gone(*_, **__):
-        raise InputError("neither in the cache nor could it be fetched")
+        raise UnreachableError("neither in the cache nor could it be fetched")
 
     for name in ("pairs.published.hub_split", "triples.hub_split", "triples._hub_split"):
         monkeypatch.setattr(f"tda_bias.{name}", gone)
@@ -52,7 +55,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
     status, printed, error = call(tiny_folder, after, *options, "--verbose")
     assert status == 0
-    assert error.index("Not measured: crows: ") < error.index("winobias · ")
+    assert error.index("Not measured: intrasentence, crows: ") < error.index("winobias · ")
     table = pd.read_csv(out / "compare.csv")
     first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
     assert list(table.columns[:8]) == first
@@ -62,7 +65,12 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     items = pd.read_parquet(out / "items.parquet")
     assert {"outcome", "item", "before", "after"} <= set(items)
     assert "RESULT" in printed[:10]
-    for said in ("Guard log_perplexity: ", "Guard blimp: ", "Not measured: crows: ", "beta_sum_ge"):
+    for said in (
+        "Guard log_perplexity: ",
+        "Guard blimp: ",
+        "Not measured: intrasentence, crows: ",
+        "beta_sum_ge",
+    ):
         assert said in " ".join(printed.split())
     assert json.loads((out / "run.json").read_text())["settings"]["preset"] == "smoke"
     assert (out / "compare.png").stat().st_size > 1000
@@ -91,6 +99,44 @@ def test_further_trainings_are_averaged_and_said(call, tiny_folder, after, tmp_p
     assert [record.name for record in found.record.replicates] == [str(again)]
 
 
+def test_a_comparison_fails_on_what_it_is_asked_to_fail_on(
+    call, tiny_folder, after, tmp_path, monkeypatch
+):
+    options = ("--only", "winobias", "--out", tmp_path / "out", *FEW)
+    assert call(tiny_folder, after, *options)[0] == 0
+    found = ModelComparison.load(tmp_path / "out")
+    table = found.table.iloc[:2].assign(
+        outcome=["blimp", "beta"], guard=["fail", ""], primary=[False, True], p_holm=0.01
+    )
+    worse = replace(found, table=table.assign(neutral=0.0, before=[80.0, 0.3], after=[9.0, -0.4]))
+    assert failures(worse, ["guard"]) == ["guard blimp"]
+    assert failures(worse, ["bias", "guard"]) == ["guard blimp", "bias beta"]
+    smaller = table.assign(neutral=0.0, before=0.3, after=-0.2, guard="inconclusive")
+    assert failures(replace(found, table=smaller), ["guard", "bias"]) == []
+    unsure = replace(found, table=worse.table.assign(p_holm=0.2, guard="pass"))
+    assert failures(unsure, ["guard", "bias"]) == []
+    monkeypatch.setattr("tda_bias.comparison.models.compare_models", lambda *_, **__: worse)
+    again = ("--overwrite", "--format", "csv")
+    status, printed, error = call(tiny_folder, after, *options, *again, "--fail-on", "guard,bias")
+    assert status == 1
+    assert printed.startswith("outcome,")
+    assert "Failed: guard blimp, bias beta." in error
+    assert call(tiny_folder, after, *options, *again, "--fail-on", "bias")[0] == 1
+    assert call(tiny_folder, after, *options, *again)[0] == 0
+    status, _, error = call(tiny_folder, after, *options, "--fail-on", "size")
+    assert status == 2
+    assert "`fail_on` must be one of guard, bias; got" in error
+
+
+def test_measures_that_lack_for_one_reason_are_said_together():
+    gone = [NotMeasured(name=name, reason="no hub") for name in ("crows", "blimp", "perplexity")]
+    other = NotMeasured(name="beta", reason="no twin")
+    assert not_measured_lines([gone[0], other, *gone[1:]]) == [
+        "Not measured: crows, blimp, perplexity: no hub",
+        "Not measured: beta: no twin",
+    ]
+
+
 def test_what_is_missing_is_said_before_a_model_is_loaded(
     call, tiny_folder, after, tmp_path, monkeypatch
 ):
@@ -101,7 +147,7 @@ def test_what_is_missing_is_said_before_a_model_is_loaded(
     options = ("--data", "starter", "--limit", 2, "--out", tmp_path / "out")
     status, _, error = call(tiny_folder, after, *options)
     assert status == 2
-    assert error.index("Not measured: crows: ") < error.index("a model is loaded")
+    assert error.index("Not measured: ") < error.index("a model is loaded")
     missing = tmp_path / "missing"
     status, _, error = call(tiny_folder, after, "--replicate", missing, *options)
     assert status == 2

@@ -374,7 +374,8 @@ def test_a_folder_that_is_no_saved_model_is_refused_before_anything_is_trained(
 
 
 @pytest.mark.parametrize(
-    ("how", "writes"), [("tune", "transformers.GPT2LMHeadModel"), ("lora", "peft.PeftModel")]
+    ("how", "writes"),
+    [("tune", "safetensors.torch.save_file"), ("lora", "peft.PeftModel.save_pretrained")],
 )
 def test_a_full_disk_is_one_line_and_leaves_no_half_model(
     how, writes, tiny_folder, text, tmp_path, monkeypatch, capsys
@@ -391,7 +392,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_model(
         finally:
             hashes.append(own.corpus.model.weight_hash())
 
-    monkeypatch.setattr(f"{writes}.save_pretrained", full)
+    monkeypatch.setattr(writes, full)
     monkeypatch.setattr(run_debias, "save_debiased", watched)
     out = tmp_path / "run"
     options = [*LOOSE, *SMALL, "--how", how, "--out", str(out)]

@@ -94,6 +94,13 @@ def test_what_is_missing_is_named():
         ("pot: x", "`pot` is given on the command line, not in a file"),
         ("colour: red", "unknown setting `colour`; allowed are dish, class, heat"),
         ("1: 2", "must hold `setting: value` lines"),
+        ("dish: soup\nsalt: *Xy7tR", r"is not YAML \(line 2\): found undefined alias$"),
+        ("dish: !Xy7tR 3", r"is not YAML \(line 1\): could not determine a constructor for the"),
+        ('dish: "\\qXy7tR"', r"is not YAML \(line 1\): found unknown escape character$"),
+        ("Xy7tR: 1\nXy7tR: 1", r"is not YAML \(line 2\): the key stands there twice$"),
+        ("Xy7tR: *Xy7tR\n", r"is not YAML \(line 1\)"),
+        ("Xy7tR: 1\n", "unknown setting; allowed are dish"),
+        ("Xy7tR:x:0:0:Xy7tR", "must hold `setting: value` lines"),
     ],
 )
 def test_a_file_that_does_not_fit_is_named(tmp_path, content, message):
@@ -102,6 +109,8 @@ def test_a_file_that_does_not_fit_is_named(tmp_path, content, message):
         cook("cook", "pot", "--config", str(tmp_path / "cook.yaml"))
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
+    # The file may be somebody else's.
+    assert "Xy7tR" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_csv_is_read_as_json_lines_are(triples, pairs, tmp_path):
             "it needs target, bias_type, context, stereotype, "
             "anti-stereotype, unrelated, separated by ',', not by ';'",
         ),
-        (lambda text: text + "\nelf,age,The elf", "line 14: not as many fields as the heading has"),
+        (lambda text: text + "\nelf,age,The elf", "line 14: 3 fields, where the heading has 6"),
         (lambda text: text.replace(",age,", ",../age,", 1), "line 2: `bias_type` must be the name"),
         (lambda text: text.replace(",age,", ",all,", 1), "line 2: `bias_type` must be the name"),
         (lambda text: text.splitlines()[0], "has no triple"),

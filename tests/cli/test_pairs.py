@@ -69,11 +69,13 @@ def test_crows_pairs_are_marked_and_json_holds_everything(call, tmp_path):
     path.write_text(
         ",sent_more,sent_less,stereo_antistereo,bias_type,anon_writer\n"
         "0,The cook said he knew,The cook said she knew,stereo,gender,a0\n"
+        "1,They said so,They said so,stereo,gender,a0\n"
     )
     options = ("--set", "crows", "--data", path, "--out", tmp_path / "out")
     status, printed, _ = call(*options)
     assert status == 0
     assert "authors ask not to train on it" in printed
+    assert "1 pair has two equal texts and is left out" in " ".join(printed.split())
     status, printed, _ = call(*options, "--format", "json")
     found = json.loads(printed)
     assert found["official"]["name"] == "CrowS-Pairs metric"

@@ -62,6 +62,19 @@ def test_what_was_made_from_a_run_stands_beside_it_and_an_audit_where_it_is_aske
     assert "<img" not in audit
 
 
+def test_a_folder_of_runs_stands_for_the_runs_in_it(report_runs, tmp_path, capsys):
+    for number, folder in enumerate(report_runs):
+        shutil.copytree(folder, tmp_path / "runs" / f"model-{number % 2}" / folder.name)
+    out = tmp_path / "r.html"
+    assert run(["report", str(tmp_path / "runs"), "--out", str(out), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["runs"]
+    expected = [str(path.parent) for path in (tmp_path / "runs").rglob("run.json")]
+    assert sorted(found) == sorted(expected)
+    (tmp_path / "none").mkdir()
+    assert run(["report", str(tmp_path / "none"), "--out", str(out)]) == 2
+    assert "none holds no finished run" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("how", ["json", "csv", "quiet"])
 def test_other_programs_learn_where_the_page_is_and_quiet_says_nothing(
     report_runs, tmp_path, capsys, how

@@ -93,7 +93,7 @@ def template(line):
         (load_templates, template("[Y] is what [X] saw,1"), r"\[X\] must come before \[Y\]"),
         (load_templates, template("The [X] saw [Y],0"), "must be a positive number; got '0'"),
         (load_templates, template("The [X] saw [Y],many"), "got 'many'"),
-        (load_templates, template("The [X] saw [Y]"), "line 3: not as many fields"),
+        (load_templates, template("The [X] saw [Y]"), "line 3: 1 fields, where the heading has 2"),
         (load_templates, template("The [X] said [Y],4"), "line 3: the template stands twice"),
         (weights_of, "word,weight\njob0,1\n", "has no column `x`"),
         (weights_of, "x,weight\njob0,-1\n", "line 2: weight must be 0 or more; got '-1'"),

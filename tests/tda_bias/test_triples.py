@@ -102,6 +102,20 @@ def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
     assert read_triples("starter").remarks() == ()
 
 
+def test_published_triples_whose_texts_are_one_are_left_out_and_counted(tmp_path):
+    equal = {**ITEM, "anti-stereotype": ITEM["stereotype"]}
+    source = read_triples(dev_json(tmp_path, equal, ITEM))
+    assert len(source.items) == 1
+    assert source.remarks() == (
+        "1 triple has a stereotype and an anti-stereotype that are one and is left out "
+        f"({tmp_path / 'dev.json'} item id0).",
+    )
+    with pytest.raises(InputError, match="line 1: the stereotype and the anti-stereotype are the"):
+        read_triples(write_lines(tmp_path, equal, ITEM))
+    with pytest.raises(InputError, match="has no triple"):
+        read_triples(dev_json(tmp_path, equal))
+
+
 def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, ITEM)
     path.write_text(path.read_text(encoding="utf-8").replace('"id2"', '"id0"'), encoding="utf-8")
@@ -449,6 +463,24 @@ def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
     (first, second), _ = load_sentence_triples(path)
     assert replace(first, source=lines.source) == lines
     assert second.id == second.source == f"{path} line 3"
+
+
+def test_triples_of_csv_with_an_open_quotation_mark_are_refused(tmp_path):
+    path = tmp_path / "own.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, ITEM)
+        table.writeheader()
+        table.writerows([ITEM, {**ITEM, "target": "aunt", "unrelated": "Snow fell."}])
+    path.write_text(path.read_text().replace("Iron rusts.", '"Iron rusts.'))
+    with pytest.raises(InputError, match="own.csv line 2: .* nothing closes it"):
+        read_triples(path)
+
+
+def test_a_dev_json_with_a_key_twice_is_refused(tmp_path):
+    path = dev_json(tmp_path, ITEM)
+    path.write_text(path.read_text().replace('"context":', '"context": "x", "context":'))
+    with pytest.raises(InputError, match="dev.json: the key 'context' stands twice in an object"):
+        read_triples(path)
 
 
 def test_blanks_that_stand_twice_count_once_and_their_names_are_their_own(tmp_path):

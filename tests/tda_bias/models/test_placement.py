@@ -57,11 +57,11 @@ def folder_of(tokenizer, tmp_path):
     [
         ("", "holds no names of parts"),
         ("[1, 2]", "holds no names of parts"),
-        ("{transformer: moon}", "'transformer' must be on cpu, disk or a device; got 'moon'"),
-        ("{transformer: meta}", "must be on cpu, disk or a device; got 'meta'"),
+        ("{transformer: moon}", "part 1 `transformer` must be on cpu, disk or a device"),
+        ("{transformer: meta}", "must be on cpu, disk or a device"),
         ("{transformer: [cpu]}", "must be on cpu, disk or a device"),
         ("{a: b: c}", "`device_map` .* is not YAML"),
-        ("wte: cpu\nwte: disk", "is not YAML .line 2.: 'wte' stands there twice"),
+        ("wte: cpu\nwte: disk", "is not YAML .line 2.: the key `wte` stands there twice"),
     ],
 )
 def test_a_file_that_is_no_map_is_one_line(tmp_path, content, message):

@@ -8,6 +8,7 @@ import pytest
 
 from tda_bias.pairs import load_pairs
 from tda_bias.pairs.published import gender_of_more, paradigms, set_comes_from_hub
+from tda_bias.sources import packaged
 from tda_bias.types import InputError
 from tests.support.pairs import USER_PAIR, pairs_folder, write_lines
 
@@ -126,10 +127,10 @@ def test_a_crows_file_of_another_form_is_refused(tmp_path):
     with pytest.raises(InputError, match="has no column `sent_more`; it needs sent_more"):
         load_pairs("crows", data=path)
     path.write_text(CROWS + "0,a,b,stereo\n")
-    with pytest.raises(InputError, match="line 2: not as many fields"):
+    with pytest.raises(InputError, match="line 2: 4 fields, where the heading has 6"):
         load_pairs("crows", data=path)
     path.write_text(CROWS + "0,a,a,stereo,age,w\n")
-    with pytest.raises(InputError, match="row 0: `more` and `less` are the same"):
+    with pytest.raises(InputError, match="row 0: `more` and `less` are the same"):  # nothing else
         load_pairs("crows", data=path)
 
 
@@ -216,6 +217,49 @@ def test_winobias_files_of_another_form_are_refused(tmp_path):
         load_pairs("winobias", data=tmp_path)
 
 
+def test_winobias_parts_are_not_mixed_and_of_two_whole_ones_the_first_is_read(tmp_path):
+    """The numbers of dev and test are the same, and so is the number of lines."""
+    part = {"dev": ("The cook", "ate"), "test": ("The guard", "left")}
+
+    def write(side, part_name):
+        who, did = part[part_name]
+        he = "he" if side == "pro" else "she"
+        for number in (1, 2):
+            path = tmp_path / f"{side}_stereotyped_type{number}.txt.{part_name}"
+            path.write_text(f"1 [{who}] {did} because [{he}] could.\n")
+
+    write("pro", "test")
+    for alone in (tmp_path, tmp_path / "pro_stereotyped_type1.txt.test"):
+        with pytest.raises(InputError, match=r"file (anti|pro)_stereotyped_type1.txt.\*"):
+            load_pairs("winobias", data=alone)
+    write("anti", "dev")
+    with pytest.raises(InputError, match="has no file anti_stereotyped_type1.txt.test; of each"):
+        load_pairs("winobias", data=tmp_path)
+    write("anti", "test")
+    assert {pair.group for pair in load_pairs("winobias", data=tmp_path).pairs} == {"guard"}
+    write("pro", "dev")
+    assert {pair.group for pair in load_pairs("winobias", data=tmp_path).pairs} == {"cook"}
+    for path in tmp_path.glob("anti*.dev"):  # another part under the name of this one
+        path.write_text(path.with_suffix(".test").read_text())
+    with pytest.raises(InputError, match="2 of 2 pairs differ in more than their pronouns"):
+        load_pairs("winobias", data=tmp_path)
+    for path in tmp_path.glob("anti*.dev"):
+        path.write_text("2 [The cook] ate because [she] could.\n")
+    with pytest.raises(InputError, match="sentence 1 of the pro-.* stands beside sentence 2"):
+        load_pairs("winobias", data=tmp_path)
+
+
+def test_files_of_one_set_are_read_in_one_folder(tmp_path):
+    for name, folder in (("all_sentences.tsv", "a"), ("occupations-stats.tsv", "b")):
+        (tmp_path / folder).mkdir()
+        shipped = packaged("winogender", name)
+        (tmp_path / folder / name).write_text(shipped)
+    with pytest.raises(InputError, match="has no file occupations-stats.tsv"):
+        load_pairs("winogender", data=tmp_path)
+    (tmp_path / "b" / "occupations-stats.tsv").rename(tmp_path / "a" / "occupations-stats.tsv")
+    assert len(load_pairs("winogender", data=tmp_path).pairs) == 240
+
+
 @pytest.mark.real
 def test_what_ships_is_what_the_folders_hold():
     folder = pairs_folder()
@@ -254,6 +298,14 @@ def test_the_sample_of_blimp_has_twenty_of_each_paradigm(tmp_path):
     write_lines(tmp_path, {"UID": "x", "gpt2": 0.5}, name="summary.jsonl")
     (pair,) = load_pairs("blimp", data=tmp_path).pairs
     assert (pair.id, pair.type, pair.more) == ("wh_island-3", "island_effects", "a b")
+    equal = [{**line, "pairID": str(n), "sentence_bad": "a  b"} for n in range(4, 11)]
+    write_lines(tmp_path, line, *equal, name="wh_island.jsonl")
+    read = load_pairs("blimp", data=tmp_path)
+    assert [pair.id for pair in read.pairs] == ["wh_island-3"]
+    [remark] = read.record.remarks
+    assert remark.startswith("7 pairs have two equal texts and are left out (")
+    assert remark.count("wh_island.jsonl line") == 3
+    assert load_pairs("blimp").record.remarks == ()
     (tmp_path / "wh_island.jsonl").write_text(json.dumps({"UID": "x"}))
     with pytest.raises(InputError, match="holds no JSON Lines of BLiMP"):
         load_pairs("blimp", data=tmp_path)

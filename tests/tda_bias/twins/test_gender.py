@@ -73,6 +73,21 @@ def test_words_that_usually_mean_something_else_are_no_gendered_words(word):
         ("Tom's mother praised her son.", "Kate's father praised his daughter."),
         ("He is bilingual, human and a manager.", "She is bilingual, human and a manager."),
         ("Her heart, her hero, the other.", "His heart, his heroine, the other."),
+        # Both genders side by side.
+        ("he/she likes his/her dog", "she/he likes her/his dog"),
+        ("her/his dog; give it to him/her", "his/her dog; give it to her/him"),
+        ("It is his/hers.", "It is hers/his."),
+        ("her and his friends", "his and her friends"),
+        ("He left when her and his mothers came.", "She left when his and her fathers came."),
+        ("his and her friends", "her and his friends"),
+        ("We met her and his friends.", "We met him and her friends."),
+        ("It is his or hers, and hers and his.", "It is hers or his, and his and hers."),
+        # Titles, and what is spelled like them.
+        ("MR SMITH saw MR. Smith.", "MRS SMITH saw MRS. Smith."),
+        ("HE SAW MRS SMITH", "SHE SAW MR SMITH"),
+        ("She has MS, and MR helps.", "He has MS, and MR helps."),
+        ("He has a bachelor\u2019s degree.", "She has a bachelor\u2019s degree."),
+        ("Her Mother Tongue, her mother's tongue", "His Mother Tongue, his father's tongue"),
     ],
 )
 def test_gendered_words_change_places(text, expected):
@@ -90,6 +105,8 @@ def test_gendered_words_change_places(text, expected):
         "You miss the bus; a miss is as good as a mile.",
         "Heat rises.",
         "bob up and down, tom-tom drums",
+        "S/he is here, (s)he is late; a (wo)man, wo/men, (fe)male",
+        "A bachelor's degree. Bachelor of Arts",
     ],
 )
 def test_what_is_not_gendered_stays(text):

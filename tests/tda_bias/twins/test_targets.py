@@ -95,6 +95,34 @@ def test_the_other_target_stands_in_the_same_form(case):
     assert replaced(context, *names.split(" > ")) == expected
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "context", "expected"),
+    [
+        ("CEO", "cook", "The CEO came home.", "The cook came home."),
+        ("CEO", "DJ", "The CEO came home.", "The DJ came home."),
+        ("nurse", "CEO", "The nurse came home.", "The CEO came home."),
+        ("nurse", "CEO", "Nurses came home.", "CEOs came home."),
+        ("CEO", "cook", 'He left. "CEOs are loud."', 'He left. "Cooks are loud."'),
+        ("CEO", "cook", "THE CEOS CAME.", "THE COOKS CAME."),
+        ("nurse", "CEO", "THE NURSES CAME.", "THE CEOS CAME."),
+        ("CEO", "DJ", "the ceo came", "the dj came"),
+        ("CEO", "cook", "A NURSE saw a Chief Executive.", "A NURSE saw a cook."),
+        ("nurse", "cook", "It was a NURSE!", "It was a COOK!"),
+        ("CEO", "MBA graduate", "As a CEO he left.", "As an MBA graduate he left."),
+    ],
+)
+def test_capitals_of_a_targets_own_stay_with_it(tmp_path, own, other, context, expected):
+    path = tmp_path / "kinds.yaml"
+    path.write_text(
+        "kinds: {work: {forms: [noun, nouns], targets: {CEO: ['CEO|Chief Executive', CEOs], "
+        "DJ: [DJ, DJs], nurse: [nurse, nurses], cook: [cook, cooks], "
+        "MBA graduate: [MBA graduate, MBA graduates]}}}"
+    )
+    kinds = load_kinds(path)
+    there = triple(context, stereotype="They sing.")
+    assert with_target(there, kinds[own.casefold()], kinds[other.casefold()]).context == expected
+
+
 def test_targets_are_whole_words():
     assert places("Jordanian Jordans Jordan's", target("Jordan"))[-1][0] == 18
     assert places("Airaq, Iraqis", target("Iraq"))[0][2] == "nouns"
