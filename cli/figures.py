@@ -14,14 +14,19 @@ from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
+from tda_bias.triples import read_triples
 from tda_bias.types import InputError, PValue, RankBy
 
 from .heads import HeadsSettings
+from .loading import language_model, refuse_other_weights
 from .options import Positional, command_line
 from .run import completed
 from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
+from .stereoset import StereoSetSettings
 
 if TYPE_CHECKING:
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.scores.stereoset_scores import StereoSetScores
     from tda_bias.show.figures import Entry
 
 
@@ -124,6 +129,11 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
         """The run of ``tdabias heads``."""
         return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
 
+    def stereoset(self) -> StereoSetSettings:
+        """The run of ``tdabias stereoset``, whose scores two of the paper's claims are about."""
+        shared = self.model_dump(include=set(StereoSetSettings.model_fields))
+        return StereoSetSettings(**{**shared, "out": self.folder / "stereoset", "twins": "none"})
+
 
 def reproduce(settings: ReproduceSettings) -> Output:
     """Run the heads as the paper did, and write the page."""
@@ -137,12 +147,52 @@ def reproduce(settings: ReproduceSettings) -> Output:
 
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
+    said, reason = _scores(settings), _why_another_model(settings, result)
     typed = command_line(["reproduce"], settings)
     with settings.console.status("drawing"):
-        pictures = write_page(run, settings.folder, catalogue(), command=typed, started=start)
+        pictures = write_page(
+            run,
+            settings.folder,
+            catalogue(),
+            command=typed,
+            started=start,
+            other_model=reason,
+            said=said,
+        )
     written = settings.folder / "README.md"
     return Output(
         shown=[survivors_line(result), f"Page: {written}"],
         values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
         rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
     )
+
+
+def _scores(settings: ReproduceSettings) -> StereoSetScores | str:
+    """StereoSet's scores of the model; of one whose texts cannot be scored, why not."""
+    try:
+        scores: StereoSetScores = completed("stereoset", settings.stereoset(), shared=False)
+    except InputError as error:  # such as an encoder's, whose heads are measured all the same
+        say(settings.console, f"Without stereotype scores: {error}")
+        return f"not measured: {error}."
+    return scores
+
+
+def _why_another_model(settings: ReproduceSettings, result: HeadBias) -> str | None:
+    """Why the model is not the paper's, which is asked what it says of ten texts."""
+    from tda_bias.paper.model import (
+        has_papers_size,
+        largest_difference,
+        published_likelihoods,
+        why_another,
+    )
+
+    record = result.record.model
+    if not has_papers_size(record):
+        return why_another(record, {}, None)
+    likelihoods = published_likelihoods(read_triples(settings.data).items)
+    difference = None
+    if likelihoods:
+        model = language_model(settings.model, settings, settings.console)
+        refuse_other_weights(model, result.record)
+        difference = largest_difference(model, likelihoods)
+    return why_another(record, likelihoods, difference)
