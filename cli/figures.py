@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.identity import Changes
-from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
+from tda_bias.store.run import Run, open_run, refuse_run_of_another_command, with_parts
 from tda_bias.triples import read_triples
 from tda_bias.types import InputError, PValue, RankBy
 
@@ -34,9 +35,11 @@ class FiguresSettings(OutputSettings):
     """Settings of ``tdabias figures``."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
-        (), description="Folders of finished runs. Without any, what is simulated is drawn."
+        (),
+        description="Folders of finished runs, or folders that hold several. Without any, what is "
+        "simulated is drawn.",
     )
-    out: Path = Field(Path("figures"), description="folder for the files")
+    out: Path = Field(Path("runs/figures"), description="folder for the files")
     as_: Annotated[tuple[Literal["svg", "pdf", "png"], ...], Several] = Field(
         ("svg", "pdf", "png"),
         alias="as",
@@ -57,16 +60,11 @@ def figures(settings: FiguresSettings) -> Output:
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
-    opened, entries = with_parts(settings.runs), catalogue()
-    drawable = {entry.command: entry.typed for entry in entries if entry.command}
-    for run in opened:
-        if run.folder in settings.runs and run.command not in drawable:
-            raise InputError(
-                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(drawable.values())}"
-            )
-    written: list[dict[str, Any]] = []
     lacking: list[str] = []
+    given = [folder for folder in settings.runs if folder != out]
+    opened, entries = with_parts(given, left_out=lacking.append), catalogue()
+    lacking += _without_figures(opened, entries)
+    written: list[dict[str, Any]] = []
     with settings.console.status("drawing"):
         for drawn in drawings(opened, entries, only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
@@ -92,6 +90,19 @@ def figures(settings: FiguresSettings) -> Output:
         },
         rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
     )
+
+
+def _without_figures(runs: Sequence[Run], entries: Sequence[Entry]) -> list[str]:
+    """Lines about runs of commands without figures, which must not be all that there are."""
+    drawable = {entry.command: entry.typed for entry in entries if entry.command}
+    lines = [
+        f"{run.folder} is a run of `tdabias {run.command}`, which has no figures"
+        for run in runs
+        if run.command not in drawable
+    ]
+    if lines and len(lines) == len(runs):
+        raise InputError(f"{lines[0]}; give runs of {', '.join(drawable.values())}")
+    return lines
 
 
 def catalogue() -> tuple[Entry, ...]:
