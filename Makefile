@@ -8,7 +8,7 @@ RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint docs pages gallery architectures bench figures baselines clean
+.PHONY: demo test test-all lint docs pages gallery architectures bench figures reproduce-gpt2 baselines clean
 
 $(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,10 @@ bench: $(INSTALLED)
 # The head paper's figures, tables and page; on the real StereoSet where TDABIAS_STEREOSET names it.
 figures: $(INSTALLED)
 	$(BIN)/tdabias reproduce --model smollm2-135m --data $${TDABIAS_STEREOSET:-starter}
+
+# The same on the paper's own model and texts, which are downloaded from the hub; see docs/results/gpt2.md.
+reproduce-gpt2: $(RUNTIME)
+	$(BIN)/tdabias reproduce --model gpt2 --data stereoset
 
 # The pictures of docs/gallery.md, every figure there is once, drawn anew.
 gallery: $(INSTALLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,15 +14,20 @@ from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
 from tda_bias.store.identity import Changes
-from tda_bias.store.run import open_run, refuse_run_of_another_command, with_parts
+from tda_bias.store.run import Run, open_run, refuse_run_of_another_command, with_parts
+from tda_bias.triples import read_triples
 from tda_bias.types import InputError, PValue, RankBy
 
 from .heads import HeadsSettings
+from .loading import language_model, refuse_other_weights
 from .options import Positional, command_line
 from .run import completed
 from .settings import KeptRunSettings, Out, OutputSettings, Several, TriplesSettings, folder_name
+from .stereoset import StereoSetSettings
 
 if TYPE_CHECKING:
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.scores.stereoset_scores import StereoSetScores
     from tda_bias.show.figures import Entry
 
 
@@ -29,9 +35,11 @@ class FiguresSettings(OutputSettings):
     """Settings of ``tdabias figures``."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
-        (), description="Folders of finished runs. Without any, what is simulated is drawn."
+        (),
+        description="Folders of finished runs, or folders that hold several. Without any, what is "
+        "simulated is drawn.",
     )
-    out: Path = Field(Path("figures"), description="folder for the files")
+    out: Path = Field(Path("runs/figures"), description="folder for the files")
     as_: Annotated[tuple[Literal["svg", "pdf", "png"], ...], Several] = Field(
         ("svg", "pdf", "png"),
         alias="as",
@@ -52,16 +60,11 @@ def figures(settings: FiguresSettings) -> Output:
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
-    opened, entries = with_parts(settings.runs), catalogue()
-    drawable = {entry.command: entry.typed for entry in entries if entry.command}
-    for run in opened:
-        if run.folder in settings.runs and run.command not in drawable:
-            raise InputError(
-                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(drawable.values())}"
-            )
-    written: list[dict[str, Any]] = []
     lacking: list[str] = []
+    given = [folder for folder in settings.runs if folder != out]
+    opened, entries = with_parts(given, left_out=lacking.append), catalogue()
+    lacking += _without_figures(opened, entries)
+    written: list[dict[str, Any]] = []
     with settings.console.status("drawing"):
         for drawn in drawings(opened, entries, only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
@@ -87,6 +90,19 @@ def figures(settings: FiguresSettings) -> Output:
         },
         rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
     )
+
+
+def _without_figures(runs: Sequence[Run], entries: Sequence[Entry]) -> list[str]:
+    """Lines about runs of commands without figures, which must not be all that there are."""
+    drawable = {entry.command: entry.typed for entry in entries if entry.command}
+    lines = [
+        f"{run.folder} is a run of `tdabias {run.command}`, which has no figures"
+        for run in runs
+        if run.command not in drawable
+    ]
+    if lines and len(lines) == len(runs):
+        raise InputError(f"{lines[0]}; give runs of {', '.join(drawable.values())}")
+    return lines
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -124,6 +140,11 @@ class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
         """The run of ``tdabias heads``."""
         return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
 
+    def stereoset(self) -> StereoSetSettings:
+        """The run of ``tdabias stereoset``, whose scores two of the paper's claims are about."""
+        shared = self.model_dump(include=set(StereoSetSettings.model_fields))
+        return StereoSetSettings(**{**shared, "out": self.folder / "stereoset", "twins": "none"})
+
 
 def reproduce(settings: ReproduceSettings) -> Output:
     """Run the heads as the paper did, and write the page."""
@@ -137,12 +158,52 @@ def reproduce(settings: ReproduceSettings) -> Output:
 
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
+    said, reason = _scores(settings), _why_another_model(settings, result)
     typed = command_line(["reproduce"], settings)
     with settings.console.status("drawing"):
-        pictures = write_page(run, settings.folder, catalogue(), command=typed, started=start)
+        pictures = write_page(
+            run,
+            settings.folder,
+            catalogue(),
+            command=typed,
+            started=start,
+            other_model=reason,
+            said=said,
+        )
     written = settings.folder / "README.md"
     return Output(
         shown=[survivors_line(result), f"Page: {written}"],
         values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
         rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
     )
+
+
+def _scores(settings: ReproduceSettings) -> StereoSetScores | str:
+    """StereoSet's scores of the model; of one whose texts cannot be scored, why not."""
+    try:
+        scores: StereoSetScores = completed("stereoset", settings.stereoset(), shared=False)
+    except InputError as error:  # such as an encoder's, whose heads are measured all the same
+        say(settings.console, f"Without stereotype scores: {error}")
+        return f"not measured: {error}."
+    return scores
+
+
+def _why_another_model(settings: ReproduceSettings, result: HeadBias) -> str | None:
+    """Why the model is not the paper's, which is asked what it says of ten texts."""
+    from tda_bias.paper.model import (
+        has_papers_size,
+        largest_difference,
+        published_likelihoods,
+        why_another,
+    )
+
+    record = result.record.model
+    if not has_papers_size(record):
+        return why_another(record, {}, None)
+    likelihoods = published_likelihoods(read_triples(settings.data).items)
+    difference = None
+    if likelihoods:
+        model = language_model(settings.model, settings, settings.console)
+        refuse_other_weights(model, result.record)
+        difference = largest_difference(model, likelihoods)
+    return why_another(record, likelihoods, difference)

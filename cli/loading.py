@@ -16,6 +16,7 @@ from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
+from tda_bias.show.text import is_path
 from tda_bias.store.record import DataRecord, RunRecord
 from tda_bias.triples import Source, comes_from_hub, read_triples
 from tda_bias.twins import Twins, twins_in
@@ -176,8 +177,7 @@ def category_of(run: HeadBias, category: str | None) -> str:
 def model_of(record: RunRecord, given: str | None = None) -> str:
     """Find the model of a run, where it was or where it is ``given`` to be now."""
     name = given or record.setting("model", record.model.name)
-    is_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if is_a_path and not Path(name).expanduser().exists():
+    if is_path(name) and not Path(name).expanduser().exists():
         raise InputError(
             f"the model {name} is not here (paths are as seen from {Path.cwd()}); say where it is "
             "with --model"

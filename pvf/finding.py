@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from pvf.preferences import Preferences
-from pvf.report import EQUALITY, RiskReport
+from pvf.reference import EQUALITY
+from pvf.report import RiskReport
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 # A mean union mass below it says more about the question than about the model.

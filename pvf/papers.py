@@ -22,7 +22,7 @@ from tda_bias.show.figures import (
     print_figure,
 )
 from tda_bias.show.tables import paper_table, write_table
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, short_name
 from tda_bias.store.run import Run
 
 # What the papers print.
@@ -69,7 +69,7 @@ def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
     if report.x_weights is not None:
         reasons.append("words x have weights")
     if report.reference is not None:
-        reasons.append("preferences are held against a reference")
+        reasons.append("preferences are compared with a reference")
     if report.config.criterion != "linf":
         reasons.append("the criterion is another norm")
     return reasons
@@ -153,9 +153,9 @@ def _words(run: Run) -> str:
     n = report.controls
     weighted = "" if report.x_weights is None else f" ({len(report.of_weight)} weighted)"
     return (
-        f"{run.model}: {counted(n['x'], 'word')}{weighted}, {counted(n['templates'], 'template')} "
-        f"(weights like {n['n_effective_contexts']:.1f} of them); listed words hold "
-        f"{n['union_mass_mean']:.2g} of the probability."
+        f"{short_name(run.model)}: {counted(n['x'], 'word')}{weighted}, "
+        f"{counted(n['templates'], 'template')} (weights like {n['n_effective_contexts']:.1f} of "
+        f"them); listed words hold {n['union_mass_mean']:.2g} of the probability."
     )
 
 

@@ -16,7 +16,7 @@ from scipy.interpolate import make_smoothing_spline
 from pvf.config import Quantity
 from pvf.social import WEIGHT
 from tda_bias.show.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
-from tda_bias.show.text import counted, short_name
+from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.least_squares import least_squares, with_intercept
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
@@ -46,7 +46,7 @@ def plot_signed_means(reports: Mapping[str, RiskReport], *, ax: Axes, label: int
         ax.scatter(place + spread, column, s=8, alpha=0.5, color=BLUE, linewidth=0)
     if len(reports) == 1:
         _name_extremes(ax, first, label)
-    ax.set_xticks(range(1, len(reports) + 1), [short_name(name) for name in reports])
+    ax.set_xticks(range(1, len(reports) + 1), short_names(list(reports)))
     own, *others = first.preferences.classes
     ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {own}; < 0: {' or '.join(others)})")
     ax.set_title(_counted(first), fontsize="small")
@@ -140,9 +140,9 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes) -> Axes:
     ax.set_xscale("log")
     plain_numbers(ax.xaxis)
     ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    for name in names:
+    for name, short in zip(names, short_names(names), strict=True):
         place = (sizes[name], reports[name].risk.R_p)
-        ax.annotate(name, place, xytext=(4, 4), textcoords="offset points", fontsize=7)
+        ax.annotate(short, place, xytext=(4, 4), textcoords="offset points", fontsize=7)
     ax.set_xlabel("parameters")
     return ax
 
@@ -151,7 +151,7 @@ def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
     x = np.arange(2)  # Side by side, so that no interval covers another.
     _with_intervals(ax, (x - 0.03, x + 0.03), (before, after))
-    ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
+    ax.set_xticks([0, 1], short_names([before.model, after.model]))
     ax.set_xlim(-0.4, 1.4)
     return ax
 

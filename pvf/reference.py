@@ -22,6 +22,8 @@ from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
 
 BLS = "bls"
+# What preferences are compared with where there is no reference.
+EQUALITY = "equality"
 # The column of a file that has the share of women, in per cent, in place of the shares of two
 # classes of these names.
 _WOMEN, _MEN_AND_WOMEN = "women", ("male", "female")
@@ -72,7 +74,12 @@ class Reference:
     def equal(self) -> Reference:
         """Equal shares, on the same scale."""
         shares = np.full(self.shares.shape, 1.0 / self.shares.shape[-1])
-        return replace(self, record=Reference.of(shares, "equality").record)
+        return replace(self, record=Reference.of(shares, EQUALITY).record)
+
+
+def named(reference: Reference | None) -> str:
+    """The name of what preferences are compared with."""
+    return EQUALITY if reference is None else reference.name
 
 
 def load_reference(

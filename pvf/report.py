@@ -1,4 +1,4 @@
-"""Preferences to risks: tables with intervals and controls, their files, and a finding in words."""
+"""The report of a run: its risks with their tables, saved, loaded, and compared with others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from pvf.config import Criterion, RiskConfig
+from pvf.config import RiskConfig
 from pvf.distributions import distribution_tests
 from pvf.preferences import Preferences, PreferencesRecord
-from pvf.reference import Reference, ReferenceRecord
-from pvf.risk import Risk, decompose, reference_rows, risk_intervals, x_intervals
+from pvf.reference import Reference, ReferenceRecord, named
+from pvf.risk import Risk
+from pvf.tables import Choices, by_x_table, controls_of, summary_table, variants_table
 from tda_bias.show.figures import named_apart
 from tda_bias.show.text import counted
-from tda_bias.stats.seeds import generator
 from tda_bias.store.files import RECORD
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import RecordPart, validated_part
@@ -29,9 +29,6 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_QUANTITIES = ("R", "R_p", "R_v")
-# Without a reference, preferences are compared with equal ones.
-EQUALITY = "equality"
 _SETTINGS = "risk.json"
 _TABLES = ("by_x", "summary", "variants", "distributions")
 
@@ -152,7 +149,7 @@ class RiskReport(Addition):
     @property
     def against(self) -> str:
         """The name of the reference for the preferences; ``equality`` without one."""
-        return EQUALITY if self.reference is None else self.reference.name
+        return named(self.reference)
 
     def save(
         self,
@@ -302,17 +299,17 @@ def risk_report(
     from equal preferences.
     """
     config = config or RiskConfig()
-    given = _Given(config.criterion, x_weights, reference)
+    given = Choices(config.criterion, x_weights, reference)
     risk = given.risk(preferences)
     return RiskReport(
         preferences=preferences,
         config=config,
         risk=risk,
-        by_x=_by_x(preferences, risk, config, given),
-        summary=_summary(preferences, risk, config, given),
-        variants=_variants(preferences, risk, given),
+        by_x=by_x_table(preferences, risk, config, given),
+        summary=summary_table(preferences, risk, config, given),
+        variants=variants_table(preferences, risk, given),
         distributions=distribution_tests(*_of_weight(risk)),
-        controls=_controls(preferences, risk),
+        controls=controls_of(preferences, risk),
         x_weights=x_weights,
         reference=reference,
     )
@@ -321,152 +318,6 @@ def risk_report(
 def _of_weight(risk: Risk) -> tuple[np.ndarray, np.ndarray]:
     """r_p and r_v of the words with a weight."""
     return risk.r_p[risk.x_weights > 0], risk.r_v[risk.x_weights > 0]
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What risks are computed with, beside preferences."""
-
-    criterion: Criterion = "linf"
-    x_weights: np.ndarray | None = None
-    reference: Reference | None = None
-
-    def risk(self, preferences: Preferences) -> Risk:
-        """Risk by the papers' definition: templates weigh as their counts."""
-        p = preferences.by_class().p
-        shares = None if self.reference is None else self.reference.shares
-        return decompose(
-            p,
-            context_weights=preferences.counts,
-            x_weights=self.x_weights,
-            reference=shares,
-            criterion=self.criterion,
-        )
-
-    def against_equality(self) -> _Given:
-        """The same against equal shares, on the scale of the reference."""
-        if self.reference is None:
-            return self
-        return replace(self, reference=self.reference.equal())
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig, given: _Given) -> pd.DataFrame:
-    table = pd.DataFrame({"x": preferences.x, "r": risk.r, "r_p": risk.r_p, "r_v": risk.r_v})
-    limits = x_intervals(risk, confidence=config.confidence)
-    for number, name in enumerate(("r", "r_p", "r_v")):
-        table[f"{name}_low"], table[f"{name}_high"] = limits[:, number]
-    for number, label in enumerate(preferences.classes):
-        table[f"s_{label}"] = risk.mean_s[:, number]
-    table["toward"] = [preferences.classes[number] for number in np.argmax(risk.mean_s, axis=1)]
-    table["union_mass"] = preferences.by_class().union_mass @ risk.context_weights
-    table["x_weight"] = risk.x_weights
-    tokens = preferences.record.words.tokens_of_x
-    if tokens is not None:
-        table["tokens"] = table["x"].map(tokens)
-    if risk.reference is not None:
-        equal = given.against_equality().risk(preferences)
-        for name, values in {"r": equal.r, "r_p": equal.r_p, "r_v": equal.r_v}.items():
-            table[f"{name}_equality"] = values
-        shares = np.einsum("c,xcy->xy", risk.context_weights, risk.reference)
-        for number, label in enumerate(preferences.classes):
-            table[f"reference_{label}"] = shares[:, number]
-    return table.assign(criterion=risk.criterion, scale=risk.scale)
-
-
-def _summary(
-    preferences: Preferences, risk: Risk, config: RiskConfig, given: _Given
-) -> pd.DataFrame:
-    read = {preferences.model: preferences}
-    if (pronouns := preferences.pronouns_alone()) is not None:
-        read[f"{preferences.model}, he and she alone"] = pronouns
-    name_of_reference = EQUALITY if given.reference is None else given.reference.name
-    measured = []
-    for name, of in read.items():
-        measured.append(("measured", name, name_of_reference, given.risk(of)))
-        if given.reference is not None:
-            measured.append((EQUALITY, name, EQUALITY, given.against_equality().risk(of)))
-    rows: list[dict[str, Any]] = []
-    for kind, name, against, found in measured:
-        row = {"row": kind, "name": name, "R": found.R, "R_p": found.R_p, "R_v": found.R_v}
-        row["against"] = against
-        for over, limits in risk_intervals(found, confidence=config.confidence).items():
-            for quantity, (low, high) in zip(_QUANTITIES, limits.T, strict=True):
-                row |= {f"{quantity}_low_{over}": low, f"{quantity}_high_{over}": high}
-        rows.append(row)
-    for name, values in reference_rows(risk, rng=generator(config.seed, 1)).items():
-        numbers = dict(zip(_QUANTITIES, values, strict=True))
-        rows.append({"row": "reference", "name": name, **numbers, "against": name_of_reference})
-    table = pd.DataFrame(rows).assign(criterion=risk.criterion, scale=risk.scale)
-    last = ["against", "criterion", "scale"]
-    return table[[*table.columns.drop(last), *last]]
-
-
-def _variants(preferences: Preferences, risk: Risk, given: _Given) -> pd.DataFrame:
-    """Risk under the choices on which the papers or their code differ."""
-    p, counts, criterion = preferences.by_class().p, preferences.counts, given.criterion
-    own: dict[str, Any] = {
-        "reference": given.reference and given.reference.shares,
-        "criterion": criterion,
-    }
-    risks = {}
-    of_x: dict[str, np.ndarray | None] = {"uniform": None}
-    if given.x_weights is not None:
-        of_x["given"] = given.x_weights
-    for templates, w_c in (("counts", counts), ("uniform", None)):
-        for label, w_x in of_x.items():
-            name = f"template weights {templates}, x weights {label}"
-            risks[name] = decompose(p, context_weights=w_c, x_weights=w_x, **own)
-    weights: dict[str, Any] = {"context_weights": counts, "x_weights": given.x_weights}
-    mean = preferences.by_class("mean").p
-    risks["aggregate mean"] = decompose(mean, **weights, **own)
-    for other in ("l3", "l2", "l1") if criterion == "linf" else ("linf", "l2", "l1"):
-        if other != criterion:
-            risks[f"criterion {other}"] = replace(given, criterion=other).risk(preferences)
-    risks["words by the geometric mean of their tokens"] = given.risk(preferences.geometric_mean())
-    if given.reference is not None:
-        risks["reference equality"] = given.against_equality().risk(preferences)
-    rows = [
-        (name, found.R, found.R_p, found.R_v, found.criterion, found.scale)
-        for name, found in risks.items()
-    ]
-    n_classes = len(preferences.classes)
-    if given.reference is None:
-        R, R_p, R_v = ((n_classes - 1) * value for value in (risk.R, risk.R_p, risk.R_v))
-        rows.append(("scale bvf", R, R_p, R_v, criterion, "K p - 1"))
-    if n_classes == 2 and given.reference is None:
-        # The code counts deviations to the side of the mean only: as much prejudice, and half of
-        # the volatility, because what leans to the other side is as much.
-        half = risk.R_v / 2
-        name = "definition one_sided"
-        rows.append((name, risk.R_p + half, risk.R_p, half, criterion, risk.scale))
-    return pd.DataFrame(rows, columns=["variant", *_QUANTITIES, "criterion", "scale"])
-
-
-def _controls(preferences: Preferences, risk: Risk) -> dict[str, Any]:
-    mass = preferences.by_class().union_mass.reshape(-1)
-    # The smallest mass at or below which that share of the prompts lies.
-    low, middle, high = np.quantile(mass, (0.05, 0.5, 0.95), method="inverted_cdf")
-    words = preferences.record.words
-    return {
-        "templates": len(preferences.templates),
-        "n_effective_contexts": risk.n_effective_contexts,
-        "x": len(preferences.x),
-        "classes": list(preferences.classes),
-        "words_read": len(preferences.words),
-        "words_not_read": dict(words.not_read),
-        "words_shared_by_classes": list(words.shared_by_classes),
-        "words_that_begin_others": [list(pair) for pair in words.continued],
-        "union_mass_mean": float(mass.mean()),
-        "union_mass_q05": float(low),
-        "union_mass_median": float(middle),
-        "union_mass_q95": float(high),
-        "prompts_without_mass": int((mass == 0).sum()),
-        "criterion": risk.criterion,
-        "scale": risk.scale,
-    }
 
 
 # -- several models --------------------------------------------------------------------------------
@@ -494,13 +345,3 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
     tables = [report.summary[report.summary["row"] != "reference"] for report in reports.values()]
     references = first.summary[first.summary["row"] == "reference"]
     return pd.concat([*tables, references], ignore_index=True)
-
-
-def risk_items(preferences: Preferences) -> pd.DataFrame:
-    """One row per word x with its share of the model's risk, for comparisons of models.
-
-    Returns:
-        Columns ``x R R_p R_v``, whose means are the model's numbers.
-    """
-    risk = _Given().risk(preferences)
-    return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})

@@ -11,7 +11,7 @@ from pvf.finding import risk_finding
 from pvf.report import RiskReport, comparison
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import Finding, counted, report_of, short_name
+from tda_bias.show.text import Finding, counted, report_of, short_names
 
 
 def shown(report: RiskReport, folder: Path, *, top: int = 10) -> Output:
@@ -59,8 +59,10 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> TableSpec:
     )
     if (measure := measure_text(report)) is not None:
         title += f" · {measure}"
+    names = [str(name) for name in table["name"]]
+    short = dict(zip(names, short_names(names), strict=True))
     columns = [
-        Column("model", lambda row: short_name(row["name"]), left=True),
+        Column("model", lambda row: short[row["name"]], left=True),
         *([Column("against", "{against}", left=True)] if report.reference is not None else []),
         Column("R", lambda row: _risk(row, "R")),
         Column("R_p prejudice", lambda row: _risk(row, "R_p")),

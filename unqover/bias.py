@@ -304,7 +304,8 @@ def flipped(
 class GroupIntervals:
     """Limits of t intervals around gamma of groups, p of gamma = 0, and q (BH).
 
-    The family of q is all groups and attributes. All are NaN where gamma is, or where nothing
+    The family of q is all groups and attributes. Of two groups the second repeats the first with
+    its sign changed: these are one test, with one p. All are NaN where gamma is, or where nothing
     varies.
     """
 
@@ -329,8 +330,18 @@ def group_intervals(
     freedom less than there are subjects to draw on the smaller side. Where subjects are
     descriptions ("an Asian man") and none stands for others, only the opponents of a group are a
     sample (``opponents_alone``). Else subjects on both sides are (first names), drawn within their
-    groups.
+    groups; so are those of two groups, each the opponents of the other.
+
+    Example:
+        >>> given = sums(np.array([[[0.3]], [[0.1]]]), np.array([0, 0]), np.array([1, 2]), 3)
+        >>> group, rng = np.array([0, 1, 1]), np.random.default_rng(0)
+        >>> p = group_intervals(given, group, opponents_alone=True, rng=rng).pvalue
+        >>> bool(p[0, 0] == p[1, 0])
+        True
     """
+    size = np.bincount(group)
+    mirrored = len(size) == 2
+    opponents_alone = opponents_alone and not mirrored
     member = Membership.of(given, group)
     weighted = member.against if opponents_alone else member.weighted
     observed = member.means(given.C, given.n)
@@ -340,14 +351,18 @@ def group_intervals(
         n_resamples=n_resamples,
         rng=rng,
     )
-    size = np.bincount(group)
     drawn = len(group) - int(size.max()) if opponents_alone else int(size.min())
     freedom = max(1, drawn - 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = student_quantile(freedom, confidence) * error
-    low, high = observed - half, observed + half
-    return GroupIntervals(low, high, pvalue, benjamini_hochberg(pvalue))
+    family = pvalue[:1] if mirrored else pvalue
+    return GroupIntervals(
+        low=observed - half,
+        high=observed + half,
+        pvalue=np.broadcast_to(family, pvalue.shape),
+        qvalue=np.broadcast_to(benjamini_hochberg(family), pvalue.shape),
+    )
 
 
 def model_intervals(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tda_bias.show.text import Finding, p_text
-from unqover.report import Report, described
+from unqover.report import Report
 
 
 def unqover_finding(report: Report) -> Finding:
@@ -38,9 +38,7 @@ def unqover_finding(report: Report) -> Finding:
 
 def _surviving_gammas(report: Report) -> list[str]:
     tested = report.groups[report.groups["factor"] == report.answers.asked.factors[0]]
-    # Of two groups of names the second repeats the first with its sign changed. Of descriptions
-    # it does not: only the opponents of a group are a sample, and these are others.
-    if tested["group"].nunique() == 2 and not described(report.answers):
+    if tested["group"].nunique() == 2:  # one contrast: the second repeats the first
         tested = tested[tested["group"] == tested["group"].iloc[0]]
     gammas = []
     for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds")):

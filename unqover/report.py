@@ -1,11 +1,14 @@
-"""Answers to tables of bias with chance level and intervals, and to a finding in words."""
+"""Answers to tables of bias with chance level and intervals.
+
+Source: [Extending] Frank & Quiring, "Extending UnQover".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,10 +37,9 @@ from unqover.bias import (
 )
 from unqover.config import InferenceConfig
 
-if TYPE_CHECKING:
-    pass
-
 COMBINATION = "combination"
+# How the ways begin that take x1 from one set of subjects and x2 from the others.
+ONE_SET = "x1 "
 _TABLES = ("summary", "groups", "subjects", "by_x", "joint")
 
 
@@ -82,7 +84,7 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
     added = {scale: _sums(answers, of_scale.C) for scale, of_scale in compared.items()}
     rows: list[dict[str, Any]] = []
     for scale in SCALES:
-        for number, way in enumerate(_ways(answers)):
+        for number, way in enumerate(ways(answers)):
             rng = generator(config.seed, 0, number)
             row = _summary_row(answers, compared[scale], added[scale], way, config, rng)
             rows.append({"scale": scale, **row})
@@ -114,30 +116,62 @@ def _sums(answers: Answers, C: np.ndarray) -> Sums:
 # -- ways to compare -------------------------------------------------------------------------------
 
 
-# Name of a way to compare, its pairs, and the group of each subject (None: each is its own).
-_Way = tuple[str, np.ndarray, np.ndarray | None]
+@dataclass(frozen=True)
+class Way:
+    """One way to compare subjects: a row of ``summary`` on each scale.
+
+    Attributes:
+        pairs: Which pairs count.
+        group: The group of each subject, as ``aggregates`` takes it; None: each is its own.
+        levels: The level of each subject that is compared, a stratum of descriptions.
+    """
+
+    name: str
+    pairs: np.ndarray
+    group: np.ndarray | None
+    levels: np.ndarray
 
 
-def _ways(answers: Answers) -> Iterator[_Way]:
+def ways(answers: Answers) -> Iterator[Way]:
+    """Every way to compare the subjects of a run.
+
+    All subjects with each other; the levels of each factor; of a joint class those pairs too that
+    differ in one factor alone, and combinations of levels; and the measure of [Extending], with x1
+    from one level (or combination) and x2 from the others.
+    """
+    n = len(answers.subjects)
     every = np.ones(len(answers.first), dtype=bool)
-    yield "subjects", every, None
-    names, cells = groups_of(answers.combinations)
-    several = len(names) < len(answers.subjects)
-    if len(answers.asked.factors) == 1:
+    yield Way("subjects", every, None, np.zeros(n, dtype=int))
+    parts = {
+        factor: groups_of(answers.level_of(f)) for f, factor in enumerate(answers.asked.factors)
+    }
+    cells = groups_of(answers.combinations)
+    several = len(cells[0]) < n
+    if len(parts) == 1:
         if several:
-            for number, name in enumerate(names):
-                # [Extending]: x1 from one set of subjects, x2 from the others.
-                yield f"x1 {name}", every, np.where(cells == number, np.arange(len(cells)), -1)
-            yield answers.asked.factors[0], every, cells
+            yield from _sets(answers, cells)
+            yield Way(answers.asked.factors[0], every, cells[1], cells[1])
         return
-    levels = [groups_of(answers.level_of(f))[1] for f in range(len(answers.asked.factors))]
-    differs = np.stack([level[answers.first] != level[answers.second] for level in levels])
-    for number, factor in enumerate(answers.asked.factors):
-        yield factor, every, levels[number]
+    differs = np.stack(
+        [level[answers.first] != level[answers.second] for _, level in parts.values()]
+    )
+    for number, (factor, (_, level)) in enumerate(parts.items()):
+        yield Way(factor, every, level, level)
         alone = differs[number] & (differs.sum(0) == 1)
-        yield f"{factor} alone", alone, levels[number]
+        yield Way(f"{factor} alone", alone, level, level)
     if several:
-        yield COMBINATION, every, cells
+        yield Way(COMBINATION, every, cells[1], cells[1])
+    for part in [*parts.values(), *([cells] if several else [])]:
+        yield from _sets(answers, part)
+
+
+def _sets(answers: Answers, part: tuple[list[str], np.ndarray]) -> Iterator[Way]:
+    names, level = part
+    for number, name in enumerate(names):
+        inside = level == number
+        pairs = inside[answers.first] != inside[answers.second]
+        group = np.where(inside, np.arange(len(level)), -1)
+        yield Way(f"{ONE_SET}{name}", pairs, group, level)
 
 
 def described(answers: Answers) -> bool:
@@ -149,25 +183,19 @@ def _summary_row(
     answers: Answers,
     compared: Comparative,
     added: Sums,
-    way: _Way,
+    way: Way,
     config: InferenceConfig,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    name, pairs, group = way
-    of_way = added.of_pairs(pairs)
-    both = aggregates(of_way, group)
-    null = chance(of_way, group, n_flips=config.n_flips, rng=rng)
+    of_way = added.of_pairs(way.pairs)
+    both = aggregates(of_way, way.group)
+    null = chance(of_way, way.group, n_flips=config.n_flips, rng=rng)
     mu_p, eta_p = share_reached(null.T, np.array([both.mu, both.mean_eta]))
     # Names are a sample of their group; descriptions of what is compared.
-    strata = group if described(answers) else groups_of(answers.combinations)[1]
-    mu, eta = model_intervals(
-        of_way,
-        np.zeros(of_way.n_subjects, dtype=int) if strata is None else strata,
-        group=group,
-        confidence=config.confidence,
-    )
+    strata = way.levels if described(answers) else groups_of(answers.combinations)[1]
+    mu, eta = model_intervals(of_way, strata, group=way.group, confidence=config.confidence)
     return {
-        "compared": name,
+        "compared": way.name,
         "comparisons": int(of_way.n.sum()),
         "mu": both.mu,
         "eta": both.mean_eta,
@@ -180,8 +208,8 @@ def _summary_row(
         "mu_high": mu[1],
         "eta_low": eta[0],
         "eta_high": eta[1],
-        "position_error": float(np.nanmean(compared.position_error[pairs])),
-        "negation_error": float(np.nanmean(compared.negation_error[pairs])),
+        "position_error": float(np.nanmean(compared.position_error[way.pairs])),
+        "negation_error": float(np.nanmean(compared.negation_error[way.pairs])),
     }
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from tda_bias.show.output import Output
-from tda_bias.show.table import Column, Row, TableSpec
+from tda_bias.show.table import Column, Row, TableSpec, groups_table
 from tda_bias.show.text import counted, report_of
 from unqover.finding import unqover_finding
 from unqover.plots import by_kind
-from unqover.report import Report
+from unqover.report import ONE_SET, Report
 
 _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 
@@ -20,7 +20,7 @@ def shown(report: Report, folder: Path, *, top: int = 10) -> Output:
     """Whom the model picks, and what that must be compared with."""
     return Output(
         finding=unqover_finding(report).then(report_of(folder)),
-        shown=[summary_table(report), ranked_table(report, top)],
+        shown=[summary_table(report), *sets_table(report), ranked_table(report, top)],
         values={
             "model": report.answers.record.model,
             "summary": report.summary,
@@ -35,7 +35,7 @@ def shown(report: Report, folder: Path, *, top: int = 10) -> Output:
 
 
 def summary_table(report: Report) -> TableSpec:
-    """Mu and eta of every way to compare, with interval, chance level and p."""
+    """Mu and eta of every way to compare but those of ``sets_table``, with interval and p."""
     answers = report.answers
     design = answers.record.design
     title = (
@@ -48,7 +48,8 @@ def summary_table(report: Report) -> TableSpec:
     )
     rows = []
     for row in report.summary.to_dict("records"):
-        if row["scale"] == "log_odds" and row["compared"] != "subjects":
+        of_set = row["compared"].startswith(ONE_SET)
+        if of_set or (row["scale"] == "log_odds" and row["compared"] != "subjects"):
             continue
         names = {"compared": row["compared"], "scale": row["scale"].replace("_", "-")}
         for name in ("mu", "eta"):
@@ -65,6 +66,23 @@ def summary_table(report: Report) -> TableSpec:
         Column("p", "{p:p}"),
     ]
     return TableSpec(title, rows, columns, uncut=True)
+
+
+def sets_table(report: Report) -> list[TableSpec | str]:
+    """Mu with x1 from one level and x2 from the others, one row per level; none without levels."""
+    table = report.summary[report.summary["scale"] == "two_way"]
+    rows = table[table["compared"].str.startswith(ONE_SET)].rename(
+        columns={"mu_low": "low", "mu_high": "high"}
+    )
+    columns = [
+        Column("x1 from", lambda row: row["compared"].removeprefix(ONE_SET), left=True),
+        Column("mu", "{mu:.3f}"),
+        Column("interval", lambda row: _interval(row, ".3f")),
+        Column("by chance", "{mu_chance:.3f}"),
+        Column("p", "{mu_p:p}"),
+    ]
+    title = "x1 from one set of subjects, x2 from the others"
+    return groups_table(title, rows, columns, "summary.csv")
 
 
 def _interval(row: Row, digits: str) -> str:

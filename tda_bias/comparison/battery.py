@@ -10,7 +10,7 @@ import pandas as pd
 
 from pvf.config import ScoreConfig
 from pvf.reading import score_preferences
-from pvf.report import risk_items
+from pvf.tables import risk_items
 from pvf.words import (
     Template,
     WordClasses,

@@ -51,7 +51,8 @@ def finding(result: HeadBias, folder: Path, category: str) -> Finding:
     commands = []
     if not result.record.settings.get("pairs"):
         of = f"--model {quote(result.record.model.name)} --category {quote(category)}"
-        commands.append(f"tdabias stereoset {of}{data_option(result.record)}")
+        groups = set(result.groups.loc[result.groups["category"] == category, "group"])
+        commands.append(f"tdabias stereoset {of}{data_option(result.record, among=groups)}")
     if len(result.survivors(category=category)):
         several = f" --category {quote(category)}" if len(result.categories) > 1 else ""
         commands.append(f"tdabias ablate {quote(str(folder))}{several}")

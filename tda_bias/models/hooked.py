@@ -51,6 +51,7 @@ class LoadedModel(LanguageModel):
         eager: Hugging Face's own attention, where there is no bridge.
         hashes: Hash of the weights before and after they were hooked; None where the former is not
             known.
+        unhooked: Number of parameters before they were hooked; None where nothing changed it.
     """
 
     attention: Attention = field(kw_only=True)
@@ -59,6 +60,12 @@ class LoadedModel(LanguageModel):
     bridge: TransformerBridge | None = None
     eager: EagerAttention | None = None
     hashes: tuple[str, str] | None = None
+    unhooked: int | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """As without hooks, which copy some."""
+        return super().n_parameters if self.unhooked is None else self.unhooked
 
     def weight_hash(self) -> str:
         """As without hooks, which rename parameters and copy some, unless weights have changed."""
@@ -159,7 +166,7 @@ def _bridged(model: LanguageModel, own: Mapping[int, Tensor]) -> LoadedModel:
         f"`model` {model.name} is a {model.architecture}, which TransformerLens "
         f"{version('transformer-lens')} cannot hook"
     )
-    plain = model.weight_hash()
+    plain, unhooked = model.weight_hash(), model.n_parameters
     theirs = copy.deepcopy(model.tokenizer)
     theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
     try:
@@ -200,6 +207,7 @@ def _bridged(model: LanguageModel, own: Mapping[int, Tensor]) -> LoadedModel:
         pattern_hooks=hooks,
         bridge=bridge,
         hashes=(plain, model.weight_hash()),
+        unhooked=unhooked,
     )
 
 

@@ -7,40 +7,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files
-from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import yaml
-from jaxtyping import Float
-from scipy import stats
 
 from tda_bias.heads.result import HeadBias
+from tda_bias.paper.claims import claims, stable_means
+from tda_bias.paper.model import published, why_another
 from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
 from tda_bias.show.tables import markdown, paper_table, write_table
 from tda_bias.show.text import counted, number_text
-from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.stats.resampling import two_sided_share
-from tda_bias.stats.seeds import generator
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run
-from tda_bias.types import STARTER_CAUTION, HeadId, RankBy
+from tda_bias.types import STARTER_CAUTION, HeadId
 
-_TOP = 10
-_BY: RankBy = "metric"
-_RESAMPLES = 9999
+if TYPE_CHECKING:
+    from tda_bias.scores.stereoset_scores import StereoSetScores
 
 
 def write_page(
-    run: Run, folder: Path, entries: Sequence[Entry], *, command: str, started: float
+    run: Run,
+    folder: Path,
+    entries: Sequence[Entry],
+    *,
+    command: str,
+    started: float,
+    other_model: str | None,
+    said: StereoSetScores | str,
 ) -> dict[str, Path]:
     """Write the page of a run of ``tdabias heads`` as ``README.md``, with its figures and tables.
 
-    ``command`` is what was typed, when ``time.perf_counter`` said ``started``.
+    Args:
+        run: The run.
+        folder: Folder of the page.
+        entries: The catalogue of figures.
+        command: What was typed.
+        started: What ``time.perf_counter`` said then.
+        other_model: As in ``unlike_the_paper``.
+        said: As in ``claims``.
 
     Returns:
         Paths of the figures by their name in the catalogue, relative to the page.
@@ -56,20 +62,38 @@ def write_page(
             caption = f"{category}: metric T over heads, paper and {run.model}"
             write_table(folder / "tables", name, paper_table(table, caption))
     seconds = time.perf_counter() - started
-    text = page(result, pictures=pictures, command=command, seconds=seconds, run_id=run.id)
+    text = page(
+        result,
+        pictures=pictures,
+        command=command,
+        seconds=seconds,
+        run_id=run.id,
+        other_model=other_model,
+        said=said,
+    )
     write_text(folder / "README.md", text)
     return pictures
 
 
 def page(
-    result: HeadBias, *, pictures: Mapping[str, Path], command: str, seconds: float, run_id: str
+    result: HeadBias,
+    *,
+    pictures: Mapping[str, Path],
+    command: str,
+    seconds: float,
+    run_id: str,
+    other_model: str | None,
+    said: StereoSetScores | str,
 ) -> str:
-    """Markdown text; paths of pictures, by their name in the catalogue, are relative to it."""
+    """Markdown text; paths of pictures, by their name in the catalogue, are relative to it.
+
+    The other arguments are those of ``write_page``.
+    """
     model = result.record.model.name
     maps = (f"fig{number}_{category}" for number, category in enumerate(TABLE_NUMBER, start=4))
     parts = [
         f"# The head-topology paper on {model}",
-        _about(result, command, seconds, run_id),
+        _about(result, command, seconds, run_id, unlike_the_paper(result, other_model)),
         f"**{survivors_line(result)}** The published p-value and metric are printed below because "
         "the paper used them; the p-value is not calibrated (see the end).",
         "## What the statistic is made of",
@@ -79,7 +103,7 @@ def page(
         "## Figures 4 to 9",
         _shown(pictures, [*maps, "fig8_means", "fig9_spreads"]),
         "## The paper's claims",
-        *(f"- *{paper}* Here: {here}" for paper, here in claims(result).items()),
+        *(f"- *{paper}* Here: {here}" for paper, here in claims(result, said).items()),
         "## Chance, reliability and length",
         _controls(result),
         _shown(pictures, ["calibration", "length", "reliability"]),
@@ -87,16 +111,18 @@ def page(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _about(result: HeadBias, command: str, seconds: float, run_id: str) -> str:
+def _about(
+    result: HeadBias, command: str, seconds: float, run_id: str, reasons: Sequence[str]
+) -> str:
     record, texts = result.record, result.record.texts
     n = [result.controls(category) for category in result.categories]
     source = published()["heads"]["source"]
-    reasons = unlike_the_paper(result)
     same = (
         f"Unlike the paper: {'; '.join(reasons)}. The numbers are not expected to match, the "
         "paper's claims in words could."
         if reasons
-        else "This is the paper's model; the texts are the same if the data set is."
+        else "This is the paper's model by its parameters, its vocabulary and its log-likelihoods "
+        "of ten texts; the texts are the same if the data set is."
     )
     if record.data is not None and record.data.source == "starter":
         same += f" {STARTER_CAUTION}"
@@ -181,14 +207,6 @@ def _shown(pictures: Mapping[str, Path], names: Sequence[str]) -> str:
 TABLE_NUMBER = {"gender": 1, "profession": 2, "race": 3, "religion": 4}
 
 
-@cache
-def published() -> dict[str, Any]:
-    """The numbers that the paper prints, with their source."""
-    text = files("tda_bias.data").joinpath("published.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
-
-
 def extreme_groups(result: HeadBias, category: str) -> pd.DataFrame:
     """The two groups with the largest and the two with the smallest mean over heads.
 
@@ -216,14 +234,6 @@ def extreme_groups(result: HeadBias, category: str) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def stable_means(result: HeadBias, category: str) -> pd.Series[float]:
-    """Each group's mean of metric T over the heads whose unrelated texts vary."""
-    stable = result.combined[
-        (result.combined["category"] == category) & ~result.combined["unstable"]
-    ]
-    return stable.groupby("group")["combined_metric"].mean()
-
-
 def beside_published(result: HeadBias, category: str) -> pd.DataFrame:
     """The paper's groups with its numbers and ours for the same groups, and where ours stand."""
     groups = result.groups[result.groups["category"] == category]
@@ -249,15 +259,17 @@ def beside_published(result: HeadBias, category: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def unlike_the_paper(result: HeadBias) -> list[str]:
+def unlike_the_paper(result: HeadBias, other_model: str | None) -> list[str]:
     """Settings in which a run differs from the paper, so that values cannot be compared.
+
+    ``other_model`` says why the model is another one, as ``tda_bias.paper.model`` does.
 
     Returns:
         One reason each; empty where model, texts and statistic are the paper's.
     """
     record, config, reasons = result.record, result.record.config, []
-    if record.model.name not in published()["heads"]["names"]:
-        reasons.append(f"another model ({record.model.name})")
+    if other_model is not None:
+        reasons.append(other_model)
     source = record.data.source if record.data is not None else "unknown"
     if source != "stereoset":
         reasons.append(f"texts from {Path(source).name} instead of StereoSet's on the hub")
@@ -288,116 +300,14 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
             alone = paper_table(extreme_groups(result, category), caption)
             write_table(out, f"{name}{apart}", alone)
             caption += ", beside the paper's GPT-2"
-            if reasons := unlike_the_paper(result):
+            # Only `tdabias reproduce` asks the model.
+            model = why_another(result.record.model, {}, None)
+            if reasons := unlike_the_paper(result, model):
                 caption += f". Unlike the paper: {'; '.join(reasons)}"
             beside = paper_table(beside_published(result, category), caption)
             write_table(out, f"{name}_beside_paper{apart}", beside)
             written += 2
     return written
-
-
-# -- claims ----------------------------------------------------------------------------------------
-
-
-def claims(result: HeadBias) -> dict[str, str]:
-    """The paper's claims about its figures (section 4), each with what a run's metric T says."""
-    near = "The hot spots of gender and profession lie near each other."
-    both = {"gender", "profession"} <= set(result.categories)
-    return {
-        "The mean over groups does not differ from 0 in any category (figure 8).": means(result),
-        "The SD over groups is ten times larger (figure 9).": spreads(result),
-        "Hot spots are larger in gender and race.": largest(result),
-        **({near: overlaps(result)} if both else {}),
-        "The first and last heads of a layer look larger than those between. (The order of heads "
-        "has no meaning in the architecture.)": edge_heads(result),
-    }
-
-
-def means(result: HeadBias) -> str:
-    """A t-test of each category's group means against 0."""
-    parts = []
-    for category in result.categories:
-        values = result.groups.loc[result.groups["category"] == category, f"{_BY}_mean"]
-        test = stats.ttest_1samp(values, 0.0) if len(values) > 1 else None
-        p = "undefined" if test is None else f"{test.pvalue:.2g}"
-        stable = stable_means(result, category)
-        parts.append(
-            f"{category} {values.mean():+.3f} (t-test over {counted(len(values), 'group')}, p {p}; "
-            f"{stable.mean():+.3f} without unstable heads)"
-        )
-    return "; ".join(parts) + "."
-
-
-def spreads(result: HeadBias) -> str:
-    """SD over |mean| of each category."""
-    table = result.category_summary()
-    parts = [
-        f"{row['category']} {row['sd']:.3f}, {row['sd'] / abs(row['mean']):.1f} times the mean"
-        for row in table.to_dict("records")
-    ]
-    return "; ".join(parts) + "."
-
-
-def largest(result: HeadBias) -> str:
-    """The largest value of each map, and how many groups it averages."""
-    parts = []
-    for category in result.categories:
-        row = result.top(1, category=category, by=_BY).iloc[0]
-        head = HeadId(int(row["layer"]), int(row["head"]))
-        n = result.controls(category)["groups"]
-        parts.append(f"{category} {row['z']:.2f} ({head}, mean of {counted(n, 'group')})")
-    few = (
-        " A mean of fewer groups varies more: the largest of religion, with its three groups, says "
-        "little."
-    )
-    return "; ".join(parts) + "." + (few if "religion" in result.categories else "")
-
-
-def overlaps(result: HeadBias) -> str:
-    """Heads that the top ten of two maps share, and the maps' correlation."""
-    tops = {
-        c: {(r.layer, r.head) for r in result.top(_TOP, category=c, by=_BY).itertuples()}
-        for c in result.categories
-    }
-    n_heads = result.category_map(result.categories[0], by=_BY).size
-    parts = []
-    for first, second in combinations(result.categories, 2):
-        maps = [result.category_map(c, by=_BY).ravel() for c in (first, second)]
-        rho = spearman_over_items(*maps)
-        parts.append(f"{first} and {second} {len(tops[first] & tops[second])} (Spearman {rho:.2f})")
-    expected = _TOP**2 / n_heads
-    return (
-        f"Shared among the {_TOP} highest heads ({expected:.1f} by chance): {'; '.join(parts)}. "
-        "All maps share what few dominating texts give a head under any labels."
-    )
-
-
-def edge_heads(result: HeadBias) -> str:
-    """First and last heads against the others of their layers, with heads permuted in layers."""
-    parts, rng = [], generator(0)
-    for category in result.categories:
-        values = result.category_map(category, by=_BY)
-        if values.shape[1] < 3:
-            return "undefined: fewer than three heads in a layer."
-        difference, p = edge_difference(values, rng)
-        parts.append(f"{category} {difference:+.3f} (p {p:.2g})")
-    return f"Difference of mean z, heads permuted within layers: {'; '.join(parts)}."
-
-
-def edge_difference(
-    values: Float[np.ndarray, "layer head"], rng: np.random.Generator
-) -> tuple[float, float]:
-    """Mean of the outer two heads minus that of the others, and a two-sided permutation p."""
-    values = np.where(np.isfinite(values), values, np.nanmean(values))
-    edge = _edge(values)
-    order = np.argsort(rng.random((_RESAMPLES, *values.shape)), axis=2)
-    null = _edge(np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=2))
-    return float(edge), two_sided_share(null, float(edge))
-
-
-def _edge(values: np.ndarray) -> np.ndarray:
-    outer = values[..., [0, -1]].mean((-2, -1))
-    return np.asarray(outer - values[..., 1:-1].mean((-2, -1)))
 
 
 def counts_of_tests(result: HeadBias) -> pd.DataFrame:

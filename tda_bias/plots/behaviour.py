@@ -31,7 +31,7 @@ from tda_bias.show.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, short_name
 from tda_bias.stats.correlation import power
 from tda_bias.types import InputError
 
@@ -158,7 +158,8 @@ def targets_figure(crossed: CrossReference) -> Figure:
     needed = power(len(table))["significant"]
     return captioned(
         figure,
-        f"{crossed.record.model.name}: {counted(len(table), 'target')} ({match_counts(table)}). "
+        f"{short_name(crossed.record.model.name)}: {counted(len(table), 'target')} "
+        f"({match_counts(table)}). "
         f"|Spearman| must reach {needed:.2f} for p < .05, before any correction.",
     )
 

@@ -60,10 +60,13 @@ from tda_bias.show.figures import (
     named_apart,
     print_figure,
 )
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.correlation import power
 from tda_bias.store.run import Run
 from tda_bias.types import CATEGORIES, HeadId
+
+# Inches that the labels of a map's colour bars take, however few layers there are.
+_LOWEST_MAP = 3.0
 
 
 def _column(height: float, plot: Callable[..., object], *arguments: object, text: str) -> Figure:
@@ -79,7 +82,9 @@ def _column(height: float, plot: Callable[..., object], *arguments: object, text
 def step_function(runs: Sequence[Run]) -> Figure:
     """The births of the run's example text as a step function."""
     example = ExamplePattern.read(runs[0])
-    text = f"{example.model}, {example.first}, one text of {len(example.tokens)} tokens."
+    text = (
+        f"{short_name(example.model)}, {example.first}, one text of {len(example.tokens)} tokens."
+    )
     return _column(2.6, plot_step_function, example, text=text)
 
 
@@ -87,7 +92,7 @@ def pattern(runs: Sequence[Run]) -> Figure:
     """The example text's first pattern."""
     example = ExamplePattern.read(runs[0])
     plot = partial(plot_attention, title=str(example.first))
-    text = f"{example.model}: the first starter triple, the same sentence in every run."
+    text = f"{short_name(example.model)}: the first starter triple, the same sentence in every run."
     return _column(3.4, plot, example.tokens, example.of(example.first), text=text)
 
 
@@ -121,7 +126,9 @@ def heat_map(runs: Sequence[Run], *, category: str) -> Figure:
     by = result.rank_by
     layers, _ = result.category_map(category).shape
     beside = result.controls(category)["twins"] is not None and by not in PUBLISHED
-    figure = print_figure(PAGE if beside else COLUMN, min(1.5 + 0.1 * layers, 4.6))
+    figure = print_figure(
+        PAGE if beside else COLUMN, min(max(1.5 + 0.1 * layers, _LOWEST_MAP), 4.6)
+    )
     axes = figure.subplots(1, 2 if beside else 1, squeeze=False)[0]
     for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):
         plot_heatmap(result, ax=ax, category=category, by=name)
@@ -152,7 +159,7 @@ def _texts(result: HeadBias) -> str:
     n = [result.controls(category) for category in result.categories]
     groups, triples = sum(c["groups"] for c in n), sum(c["triples"] for c in n)
     said = counted(groups, "group"), counted(triples, "triple"), counted(n[0]["heads"], "head")
-    return f"{result.record.model.name}: {', '.join(said)}."
+    return f"{short_name(result.record.model.name)}: {', '.join(said)}."
 
 
 # -- behaviour -------------------------------------------------------------------------------------
@@ -170,8 +177,8 @@ def items_against_twins(runs: Sequence[Run]) -> Figure:
     figure.legend(*legend, loc="outside upper center", frameon=False)
     return captioned(
         figure,
-        f"{runs[0].model}: one point per item, sums of log-probabilities. On the dashed line the "
-        "preference is wording; the distance from it is about the target.",
+        f"{short_name(runs[0].model)}: one point per item, sums of log-probabilities. On the "
+        "dashed line the preference is wording; the distance from it is about the target.",
     )
 
 
@@ -189,8 +196,8 @@ def frontier(runs: Sequence[Run]) -> Figure:
     figure = plot_conditions(run.conditions, run.frontier, quantity)
     return captioned(
         figure,
-        f"{run.record.model.name}, {run.record.category}, {protocol.how}: items of targets that no "
-        f"training saw, {protocol.folds_run} of {protocol.n_folds} folds; in grey "
+        f"{short_name(run.record.model.name)}, {run.record.category}, {protocol.how}: items of "
+        f"targets that no training saw, {protocol.folds_run} of {protocol.n_folds} folds; in grey "
         f"{counted(protocol.n_random, 'set')} of random heads {run.record.matching}.",
     )
 
@@ -216,12 +223,17 @@ def plot_comparison(comparison: ModelComparison) -> Figure:
         frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1
     )
     record = comparison.record
+    before, after = short_names(_models(comparison))
     return captioned(
         figure,
-        f"{record.after.name} minus {record.model.name}: change, {record.confidence:.0%} "
+        f"{after} minus {before}: change, {record.confidence:.0%} "
         "interval over clusters. Right: before and after. Filled: primary outcomes. Dotted: how "
         "much worse an outcome may get.",
     )
+
+
+def _models(comparison: ModelComparison | HeadsComparison) -> list[str]:
+    return [comparison.record.model.name, comparison.record.after.name]
 
 
 def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
@@ -277,13 +289,14 @@ def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
     values = heads[["before", "after"]].to_numpy()
     ends = [np.nanmin(values), np.nanmax(values)]
     ax.plot(ends, ends, color="black", lw=0.5)
-    ax.set_xlabel(f"map of {comparison.record.model.name}")
-    ax.set_ylabel(f"map of {comparison.record.after.name}")
+    before, after = short_names(_models(comparison))
+    ax.set_xlabel(f"map of {before}")
+    ax.set_ylabel(f"map of {after}")
     ax.legend(frameon=False)
 
 
 def _profiles(ax: Axes, comparison: HeadsComparison) -> None:
-    names = {"before": comparison.record.model.name, "after": comparison.record.after.name}
+    names = dict(zip(("before", "after"), short_names(_models(comparison)), strict=True))
     for (side, layers), colour, marker in zip(
         comparison.layers.groupby("model", sort=False), (BLUE, ORANGE), "os", strict=True
     ):

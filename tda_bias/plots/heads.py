@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
-from tda_bias.show.text import counted, number_text
+from tda_bias.show.text import counted, number_text, short_name
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
@@ -86,7 +86,7 @@ def plot_heatmap(
     names = dict(enumerate(result.record.model.layers))
     ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
     ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend or "neither").set_label(label)
-    ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
+    ax.set_title(f"{category} · {short_name(result.record.model.name)}", fontsize="medium")
     return ax
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel
 
 from tda_bias.show.table import TableSpec
-from tda_bias.show.terminal import print_lines, print_table
+from tda_bias.show.terminal import print_lines, print_table, program_here
 from tda_bias.show.text import Finding
 from tda_bias.store.files import plain
 
@@ -70,7 +70,7 @@ class Output:
             if isinstance(part, TableSpec):
                 print_table(part)
             elif isinstance(part, Finding):
-                print_lines(*part.lines(verbose=verbose))
+                print_lines(*part.lines(verbose=verbose, program=program_here()))
             else:
                 print_lines(part)
         if self.files:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+from shlex import quote
+
 from rich.console import Console
 from rich.table import Table
 
@@ -76,3 +81,16 @@ def say(console: Console, text: str) -> None:
 
     if not console.quiet:
         tqdm.write(text, file=console.file)
+
+
+def program_here() -> str:
+    """How this program is called in the shell it was called from, for commands that are printed.
+
+    ``tdabias`` where that is found; else, as where its environment is not activated, the path by
+    which it was called. Python and notebooks, which call no script, say ``tdabias``.
+    """
+    called, name = Path(sys.argv[0]), "tdabias"
+    if called.stem != name or not called.is_file():
+        return name
+    found = shutil.which(name)
+    return name if found is not None and called.samefile(found) else quote(str(called))

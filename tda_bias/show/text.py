@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tda_bias.types import STARTER_CAUTION
 
@@ -73,15 +74,35 @@ def left_out(places: Sequence[str], noun: str, what: str) -> tuple[str, ...]:
 
 
 def short_name(name: str) -> str:
-    """A name that fits into a figure: of a long one, as a folder's, the end.
+    """A name that fits into a figure: of a folder its own name, of any long one the end.
 
     Examples:
-        >>> short_name("smollm2-135m")
-        'smollm2-135m'
-        >>> short_name("/home/somebody/models/checkpoints/step-1000/tiny")
-        '…ebody/models/checkpoints/step-1000/tiny'
+        >>> short_name("smollm2-135m"), short_name("openai-community/gpt2")
+        ('smollm2-135m', 'openai-community/gpt2')
+        >>> short_name("/home/somebody/checkpoints/step-1000/tiny")
+        'tiny'
     """
-    return name if len(name) <= 40 else f"…{name[-39:]}"
+    return short_names([name])[0]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """``short_name`` of several, with as much of their folders as tells them apart.
+
+    Examples:
+        >>> short_names(["./a/step-10", "./a/step-20"]), short_names(["./one/tiny", "./two/tiny"])
+        (['step-10', 'step-20'], ['one/tiny', 'two/tiny'])
+    """
+    short = list(names)
+    for kept in range(1, 1 + max((len(Path(name).parts) for name in names), default=0)):
+        short = ["/".join(Path(name).parts[-kept:]) if is_path(name) else name for name in names]
+        if len(set(short)) == len(set(names)):
+            break
+    return [name if len(name) <= 40 else f"…{name[-39:]}" for name in short]
+
+
+def is_path(name: str) -> bool:
+    """Tell whether a model's name is that of a folder: hub names have one slash at most."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
 def is_visible(text: str) -> bool:
@@ -136,14 +157,15 @@ class Finding:
         """The same, with the commands that follow it."""
         return replace(self, next=commands)
 
-    def lines(self, *, verbose: bool = False) -> list[str]:
-        """Label and wrap the parts; commands are not wrapped."""
+    def lines(self, *, verbose: bool = False, program: str = "tdabias") -> list[str]:
+        """Label and wrap the parts; commands are not wrapped, and begin with ``program``."""
         whole_words = TextWrapper(_WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False)
         lines = []
         for label in ("result", "control", "power"):
             rows = [row for sentence in getattr(self, label) for row in whole_words.wrap(sentence)]
             lines += _labelled(label, rows)
-        lines += _labelled("next", self.next)
+        called = [re.sub(r"^tdabias(?= )", lambda _: program, command) for command in self.next]
+        lines += _labelled("next", called)
         return [*lines, *self.details] if verbose else lines
 
     def as_values(self) -> dict[str, list[str]]:
@@ -178,11 +200,19 @@ def report_of(folder: Path) -> str:
     return f"tdabias report {quote(str(folder))}"
 
 
-def data_option(record: RunRecord | None) -> str:
-    """The ``--data`` and ``--twins`` of a run, where not the defaults, for a command after it."""
-    defaults = {"data": "stereoset", "twins": "auto"}
+def data_option(record: RunRecord | None, *, among: Collection[str] | None = None) -> str:
+    """The options that choose the texts of a run, where not the defaults, for a command after it.
+
+    These are ``--data``, ``--twins``, ``--limit`` and ``--group``, of which only those ``among``
+    some groups, those of a category.
+    """
+    defaults: dict[str, Any] = {"data": "stereoset", "twins": "auto", "group": (), "limit": None}
     settings = record.settings if record is not None else {}
-    given = {name: str(settings.get(name, default)) for name, default in defaults.items()}
-    return "".join(
-        f" --{name} {quote(value)}" for name, value in given.items() if value != defaults[name]
-    )
+    options = []
+    for name, default in defaults.items():
+        value = settings.get(name, default)
+        several = value if isinstance(value, list | tuple) else [value]
+        if name == "group" and among is not None:
+            several = [group for group in several if group in among]
+        options += [f" --{name} {quote(str(one))}" for one in several if one != default]
+    return "".join(options)

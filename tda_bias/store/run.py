@@ -171,30 +171,56 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
 # -- runs inside runs ------------------------------------------------------------------------------
 
 
-def with_parts(folders: Sequence[Path]) -> list[Run]:
+def runs_inside(folder: Path) -> list[Path]:
+    """Folders of runs in a folder of several, at any depth, without those inside a run's own."""
+    found: list[Path] = []
+    for path in sorted((record.parent for record in folder.rglob(RECORD)), key=lambda p: p.parts):
+        if not (found and path.is_relative_to(found[-1])):
+            found.append(path)
+    return found
+
+
+def with_parts(
+    folders: Sequence[Path], *, left_out: Callable[[str], None] | None = None
+) -> list[Run]:
     """The runs, and those inside their folders that were made from them.
 
-    A folder without a run of its own stands for the runs below it. An inner run that was made from
-    another run than the one that is there now is left out.
+    A folder that is no run stands for the runs inside it. An inner run that was made from another
+    run than the one that is there now is left out. ``left_out`` is called with a line about each
+    folder that is there and cannot be read, unless none can.
+
+    Raises:
+        InputError: if a folder is missing, or no run can be read; without ``left_out``, if one
+            cannot.
     """
-    folders = list(dict.fromkeys(run for folder in folders for run in _folders_of_runs(folder)))
-    runs = [open_run(folder) for folder in folders]
+    runs = list(_opened(folders, left_out).values())
     for run in list(runs):
-        for inside in sorted(path.parent for path in run.folder.glob(f"*/{RECORD}")):
-            if inside not in folders and made_from(part := open_run(inside), run):
+        for inner in sorted(path.parent for path in run.folder.glob(f"*/{RECORD}")):
+            given = any(one.folder == inner for one in runs)
+            if not given and made_from(part := open_run(inner), run):
                 runs.append(part)
     return runs
 
 
-def _folders_of_runs(folder: Path) -> list[Path]:
-    """The folder itself, if it holds a run or none is below it; else the outermost of those."""
-    if (folder / RECORD).is_file():
-        return [folder]
-    outermost: list[Path] = []
-    for below in sorted(path.parent for path in folder.rglob(RECORD)):
-        if not any(known in below.parents for known in outermost):
-            outermost.append(below)
-    return outermost or [folder]
+def _opened(folders: Sequence[Path], left_out: Callable[[str], None] | None) -> dict[Path, Run]:
+    """The runs in folders and in folders of folders, each once."""
+    runs: dict[Path, Run] = {}
+    failures: list[InputError] = []
+    for folder in folders:
+        inside = [folder] if (folder / RECORD).is_file() else runs_inside(folder)
+        for path in inside or [folder]:
+            try:
+                runs.setdefault(path, open_run(path))
+            except InputError as error:
+                if left_out is None or not folder.exists():
+                    raise
+                failures.append(error)
+    if failures and not runs:
+        raise failures[0]
+    for failure in failures:
+        assert left_out is not None
+        left_out(str(failure))
+    return runs
 
 
 def made_from(part: Run, run: Run) -> bool:

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 from pvf.config import RiskConfig
 from pvf.report import risk_report
 from tda_bias.paper.page import write_tables
+from tda_bias.plots.figures import heat_map
 from tda_bias.show.figures import COLUMN, PAGE, Entry, drawings, write_print
 from tda_bias.store.run import with_parts
 from tda_bias.types import InputError
@@ -98,6 +100,37 @@ def test_runs_without_figures_are_refused_by_name(tmp_path, capsys):
     assert run(["figures", str(folder), "--out", str(tmp_path / "o")]) == 2
     said = "`tdabias pairs`, which has no figures; give runs of heads, stereoset, "
     assert said in capsys.readouterr().err
+
+
+def test_runs_of_several_models_are_drawn_beside_what_cannot_be(tmp_path, monkeypatch, capsys):
+    """As with `figures runs/*`: what holds no figures stops nothing, and is said."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        report = risk_report(made_up(number), config=RiskConfig())
+        report.preferences.save(tmp_path / f"runs/several/model-{number}")
+        report.save(tmp_path / f"runs/several/model-{number}")
+    write_run(tmp_path / "runs" / "pairs", command="pairs")
+    for _ in range(2):  # the second finds the figures of the first
+        folders = sorted(str(path) for path in Path("runs").iterdir())
+        assert run(["figures", *folders, "--as", "svg"]) == 0
+        said = capsys.readouterr().err.replace("\n", " ")
+        assert "Not drawn: runs/pairs is a run of `tdabias pairs`, which has no figures" in said
+        drawn = {path.name for path in Path("runs/figures").iterdir()}
+        assert {"pvf5_signed_means.svg", "pvf6_change.svg"} <= drawn
+    assert not Path("figures").exists()
+
+
+def test_labels_of_maps_of_few_layers_are_whole(heads_run):
+    """A model of two layers: its maps are low, the labels of their colour bars are long."""
+    figure = heat_map([Mock(load=lambda _: heads_run)], category="gender")
+    figure.canvas.draw()
+    whole = figure.bbox
+    labels = [ax.yaxis.label for ax in figure.axes if ax.get_ylabel()]
+    assert len(labels) == 2  # of layers, and of colours
+    for label in labels:
+        box = label.get_window_extent()
+        assert whole.y0 <= box.y0
+        assert box.y1 <= whole.y1
 
 
 # -- one by one ------------------------------------------------------------------------------------

@@ -305,3 +305,16 @@ def test_of_a_launchers_processes_the_first_alone_counts_texts(arguments, capsys
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run([*arguments, "--dry-run", "--format", "json"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_the_next_command_is_about_the_same_texts(tiny_folder, tmp_path, capsys):
+    of = ["--data", "starter", "--group", "girl", "--group", "nurse", "--limit", "3"]
+    command = ["heads", "--model", str(tiny_folder), "--category", "all", *of]
+    assert run([*command, "--n-permutations", "99", "--out", str(tmp_path / "out")]) == 0
+    next_ = [line for line in capsys.readouterr().out.splitlines() if "tdabias stereoset" in line]
+    ends = [line.partition(" --category ")[2] for line in next_]
+    # Of each category its own groups: others are refused.
+    assert ends == [
+        "gender --data starter --group girl --limit 3",
+        "profession --data starter --group nurse --limit 3",
+    ]

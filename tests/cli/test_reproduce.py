@@ -1,7 +1,12 @@
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tda_bias.models.load import load_language_model
+from tda_bias.paper.model import published
+from tda_bias.store.hashes import text_hash
 from tda_bias.store.settings import read_settings
 from tdabias_cli.figures import ReproduceSettings
 from tdabias_cli.heads import HeadsSettings
@@ -59,3 +64,28 @@ def test_a_category_of_ones_own_is_on_the_page_without_the_papers_numbers(
     assert "write over it with --overwrite" in capsys.readouterr().err
     assert run([*other, "--overwrite"]) == 0
     assert "Table 1, gender" not in (out / "README.md").read_text()
+
+
+def test_a_random_model_in_a_folder_called_gpt2_is_not_the_papers(
+    tiny_folder, tmp_path, capsys, monkeypatch
+):
+    """It has the size and the vocabulary, and is asked what it says."""
+    shutil.copytree(tiny_folder, tmp_path / "gpt2")
+    (tmp_path / "own.csv").write_text(OWN)
+    record = load_language_model(str(tiny_folder), device="cpu")
+    text = "A girl left. She cried."
+    about = {
+        **published()["heads"],
+        "size": {"parameters": record.n_parameters, "vocabulary": len(record.tokenizer)},
+        "mean_log_likelihoods": {text_hash(text, size=8): -4.1},
+    }
+    monkeypatch.setattr("tda_bias.paper.model.published", lambda: {"heads": about})
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "--model", "./gpt2", "--data", "own.csv", "--n-permutations", "99"]
+    assert run([*command, "--out", "out"]) == 0
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "This is the paper's model" not in page
+    assert re.search(r"log-likelihood of 1 text is up to \d+\.\d\d nats per token off", page)
+    # Claims about what the model says are answered from its own scores.
+    assert (tmp_path / "out" / "stereoset" / "scores.csv").is_file()
+    assert "prefers stereotypes to anti-stereotypes only 52 % of the time.* Here: all" in page

@@ -124,7 +124,7 @@ def test_equality_and_the_reference_stand_side_by_side_and_name_their_scale(tmp_
     assert "against" in [column.heading for column in output.shown[1].columns]
     with pytest.raises(InputError, match="references or criteria"):
         comparison({"a": report, "b": risk_report(made_up(1))})
-    assert "preferences are held against a reference" in unlike_the_papers(report, "gender")
+    assert "preferences are compared with a reference" in unlike_the_papers(report, "gender")
 
 
 def test_another_norm_is_that_of_every_table():

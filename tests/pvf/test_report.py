@@ -14,11 +14,11 @@ from pvf.reference import Reference, load_reference
 from pvf.report import (
     comparison,
     load_report,
-    risk_items,
     risk_options,
     risk_report,
 )
 from pvf.risk import decompose
+from pvf.tables import risk_items
 from pvf.words import Template, load_classes, packaged
 from tda_bias.store.run import open_run
 from tda_bias.types import InputError

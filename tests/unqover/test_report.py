@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.stats.clusters import jackknife_mean
+from tests.support.answers import FEW
 from unqover.bias import aggregates, comparative, factorial, groups_of, scores, sums
 from unqover.config import InferenceConfig
 from unqover.finding import unqover_finding
@@ -55,24 +57,96 @@ def test_tables_hold_the_aggregates(leaning, tmp_path):
     assert not (tmp_path / "joint.csv").exists()
 
 
-def test_of_two_groups_of_names_one_is_counted_and_of_descriptions_both(leaning, made_up):
-    """Descriptions have the opponents of a group as their sample, which differ by group."""
-    joint = bias_report(made_up("gender_race", subjects=4, lean=0.7), config=FAST)
-    for report, groups in ((leaning, 1), (joint, 2)):
-        tested = report.groups[report.groups["factor"] == report.answers.asked.factors[0]]
+def test_two_groups_are_one_contrast_with_one_p(leaning, made_up):
+    """Of names and of descriptions: what mirrors a test is none of its own."""
+    joint = bias_report(made_up("gender_race", subjects=10, lean=0.7), config=FAST)
+    two_races = bias_report(made_up("gender_race", subjects=4, lean=0.7), config=FAST)
+    for report, factor in ((leaning, "gender"), (joint, "gender"), (two_races, "race")):
+        tested = report.groups[report.groups["factor"] == factor]
         one, other = (of.reset_index() for _, of in tested.groupby("group", sort=False))
         np.testing.assert_allclose(one["gamma"], -other["gamma"])
-        assert np.allclose(one["p"], other["p"]) == (groups == 1)
-        assert f"of {5 * groups} with p < .05" in unqover_finding(report).result[1]
+        for end in ("", "_log_odds"):
+            assert one[f"p{end}"].notna().all()
+            pd.testing.assert_series_equal(one[f"p{end}"], other[f"p{end}"])
+            pd.testing.assert_series_equal(one[f"q{end}"], other[f"q{end}"])
+            np.testing.assert_allclose(one[f"low{end}"], -other[f"high{end}"])
+        if report is not joint:  # whose first factor has five levels
+            assert "of 5 with p < .05" in unqover_finding(report).result[1]
 
 
-def test_x1_rows_are_the_mean_over_one_group_only(leaning):
-    gamma = aggregates(arrays_of(leaning.answers)[1]).gamma
-    _, group = groups_of(leaning.answers.level_of(0))
-    rows = leaning.summary.set_index(["scale", "compared"])["mu"]
-    for number, name in enumerate(("female", "male")):
-        expected = np.abs(gamma[group == number]).max(1).mean()
-        assert rows[("two_way", f"x1 {name}")] == pytest.approx(expected)
+def literal_measure(answers, C, in_x1):
+    """[Extending]: avg over x1 of max over a of |avg over x2 and templates of C(x1, x2, a, t)|."""
+    largest = []
+    for x1 in range(len(answers.subjects)):
+        if not in_x1[x1]:
+            continue
+        of_attributes = []
+        for a in range(len(answers.attributes)):
+            values = []
+            for p, (i, j) in enumerate(zip(answers.first, answers.second, strict=True)):
+                for t in range(len(answers.asked.templates)):
+                    if i == x1 and not in_x1[j]:
+                        values.append(C[p, t, a])
+                    elif j == x1 and not in_x1[i]:
+                        values.append(-C[p, t, a])
+            of_attributes.append(abs(sum(values) / len(values)))
+        largest.append(max(of_attributes))
+    return sum(largest) / len(largest)
+
+
+@pytest.mark.parametrize(
+    ("name", "subjects"), [("gender", 4), ("gender_race", 8), ("gender_race_names", 3)]
+)
+def test_x1_rows_are_the_published_measure_with_x1_from_one_set_only(made_up, name, subjects):
+    answers = made_up(name, subjects=subjects, attributes=3, lean=0.3)
+    report = bias_report(answers, config=FAST)
+    rows = report.summary.set_index(["scale", "compared"])
+    sets = {level for levels in answers.asked.levels for level in levels}
+    if name == "gender_race_names":
+        sets |= set(answers.combinations)
+    found = {c.removeprefix("x1 ") for c in report.summary["compared"] if c.startswith("x1 ")}
+    assert found == sets
+    for scale in ("two_way", "log_odds"):
+        C = comparative(scores(answers.log_prob, scale)).C
+        for level in sets:
+            in_x1 = [
+                level in levels or level == " ".join(levels) for levels in answers.asked.levels
+            ]
+            row = rows.loc[(scale, f"x1 {level}")]
+            assert row["mu"] == pytest.approx(literal_measure(answers, C, in_x1))
+            assert row["comparisons"] == sum(in_x1) * (len(in_x1) - sum(in_x1)) * C[0].size
+            assert row["mu_low"] <= row["mu"] <= row["mu_high"]
+
+
+def test_intervals_of_one_set_leave_out_each_subject_of_either_side(made_up):
+    answers = made_up("gender_race", subjects=8, attributes=3, lean=0.3)
+    C = comparative(scores(answers.log_prob, "two_way")).C
+    is_woman = np.array([levels[1] == "woman" for levels in answers.asked.levels])
+    without = []
+    for lost in range(len(is_woman)):
+        kept = (answers.first != lost) & (answers.second != lost)
+        numbers = answers.first[kept], answers.second[kept]
+        in_x1 = is_woman & (np.arange(len(is_woman)) != lost)
+        group = np.where(in_x1, np.arange(len(is_woman)), -1)
+        across = is_woman[numbers[0]] != is_woman[numbers[1]]
+        given = sums(C[kept][across], numbers[0][across], numbers[1][across], len(is_woman))
+        without.append(aggregates(given, group).mu)
+    row = bias_report(answers, config=FAST).summary.set_index(["scale", "compared"])
+    row = row.loc[("two_way", "x1 woman")]
+    # Four women and four men: each leaves a quarter of its side out.
+    expected = jackknife_mean(row["mu"], np.array(without), np.full(8, 1 / 4)).limits()
+    assert (row["mu_low"], row["mu_high"]) == pytest.approx((max(expected[0], 0.0), expected[1]))
+
+
+def test_pairs_within_the_set_do_not_count_where_a_class_compares_all(tmp_path, made_up):
+    path = tmp_path / "all.yaml"
+    path.write_text(FEW.replace("compare: across", "compare: all"))
+    answers = made_up(str(path))
+    C = comparative(scores(answers.log_prob, "two_way")).C
+    rows = bias_report(answers, config=FAST).summary.set_index(["scale", "compared"])["mu"]
+    in_x1 = [levels == ("female",) for levels in answers.asked.levels]
+    assert len(answers.first) == 6  # Mary and Ann are compared, too
+    assert rows[("two_way", "x1 female")] == pytest.approx(literal_measure(answers, C, in_x1))
 
 
 def test_a_model_without_bias_is_at_chance_and_one_with_bias_above(made_up):
@@ -90,7 +164,9 @@ def test_joint_classes_report_main_effects_interaction_and_single_factors(made_u
     assert list(report.joint["part"]) == ["race", "gender", "interaction"]
     assert report.joint["share"].sum() == pytest.approx(1)
     compared = set(report.summary["compared"])
-    assert compared == {"subjects", "race", "race alone", "gender", "gender alone"}
+    assert {c for c in compared if not c.startswith("x1 ")} == {
+        "subjects", "race", "race alone", "gender", "gender alone",
+    }  # fmt: skip
     rows = report.summary.set_index(["scale", "compared"])
     n = 5 * 5
     # 4 races x 2 genders: 4 pairs differ in gender alone, 12 in race alone, 28 pairs in all.

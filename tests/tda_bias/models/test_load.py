@@ -82,12 +82,14 @@ def test_half_precision_is_taken_with_a_warning(tiny_folder, caplog):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
-def test_hooks_do_not_change_the_weight_hash(tokenizer, kind):
+def test_hooks_change_neither_the_weight_hash_nor_the_number_of_parameters(tokenizer, kind):
     """GPT-2 and NeoX keep query, key and value in one matrix, of which the bridge makes copies."""
     hf_model = tiny_hf_model(kind, len(tokenizer))
-    plain = LanguageModel(hf_model, tokenizer, "m").weight_hash()
+    unhooked = LanguageModel(hf_model, tokenizer, "m")
+    plain, parameters = unhooked.weight_hash(), unhooked.n_parameters
     hooked = bridge_model(hf_model, tokenizer, name="m")
     assert hooked.weight_hash() == plain
+    assert hooked.n_parameters == parameters
     with torch.no_grad():
         next(hf_model.parameters()).add_(1)
     assert hooked.weight_hash() != plain

@@ -8,30 +8,80 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tda_bias import load_triples
+from tda_bias.paper.claims import claims, edge_difference
+from tda_bias.paper.model import published, why_another
 from tda_bias.paper.page import (
     beside_published,
-    claims,
     counts_of_tests,
-    edge_difference,
     extreme_groups,
     page,
-    published,
     survivors_line,
     unlike_the_paper,
 )
+from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.show.tables import latex, markdown, paper_table, write_table
 from tda_bias.store.record import DataRecord
 from tda_bias.types import STARTER_CAUTION
 
 
-def test_every_claim_is_answered(heads_run):
-    found = claims(heads_run)
-    assert len(found) == 5
+@pytest.fixture(scope="module")
+def said(tiny_lm):
+    """What a model with random weights says of the triples of ``heads_run``."""
+    triples = load_triples("starter", category="all", limit=4)
+    return stereoset_scores(tiny_lm("gpt2"), triples, twins=None)
+
+
+def test_every_claim_is_answered(heads_run, said):
+    found = claims(heads_run, said)
+    assert len(found) == 8
     assert not any("nan" in here for here in found.values())
     values = heads_run.groups.query("category == 'gender'")["metric_mean"]
-    first = next(iter(found.values()))
-    assert f"gender {values.mean():+.3f}" in first
-    assert f"p {stats.ttest_1samp(values, 0).pvalue:.2g}" in first
+    here = next(here for paper, here in found.items() if "figure 8" in paper)
+    assert f"gender {values.mean():+.3f}" in here
+    assert f"p {stats.ttest_1samp(values, 0).pvalue:.2g}" in here
+
+
+def answer(found, words):
+    return next(here for paper, here in found.items() if words in paper)
+
+
+def test_the_stereotype_score_is_the_mean_over_groups(heads_run, said):
+    here = answer(claims(heads_run, said), "52 %")
+    gender = said.items[said.items["category"] == "gender"]
+    wins = gender["log_prob_s"] > gender["log_prob_a"]
+    assert f"gender {100 * wins.groupby(gender['group']).mean().mean():.1f} %" in here
+
+
+def test_the_largest_range_is_named_beside_that_of_the_median_group(heads_run, said):
+    here = answer(claims(heads_run, said), "large range")
+    heads = heads_run.combined[heads_run.combined["category"] == "race"]
+    ranges = {
+        group: values.max() - values.min()
+        for group, values in heads.groupby("group")["combined_metric"]
+    }
+    widest = max(ranges, key=ranges.get)
+    values = heads[heads["group"] == widest]["combined_metric"]
+    told = f"race {values.min():+.3f} to {values.max():+.3f} ({widest}; the median group's range"
+    assert f"{told} is {np.median(list(ranges.values())):.3f}" in here
+
+
+def test_positive_is_more_negative_is_asked_of_the_stereotype_scores_of_groups(heads_run, said):
+    here = answer(claims(heads_run, said), "more negative")
+    means, shares = [], []
+    for row in heads_run.groups.itertuples():
+        own = said.items[(said.items["category"] == row.category)]
+        own = own[own["group"] == row.group]
+        means.append(row.metric_mean)
+        shares.append((own["log_prob_s"] > own["log_prob_a"]).mean())
+    rho = stats.spearmanr(means, shares).statistic
+    assert f"all together {rho:+.2f} over {len(means)} groups" in here
+    assert "religion undefined over" in here  # fewer than five
+
+
+def test_a_model_whose_texts_cannot_be_scored_has_the_reason_on_its_page(heads_run):
+    found = claims(heads_run, "not measured: it has no head.")
+    assert list(found.values()).count("not measured: it has no head.") == 2
 
 
 def test_edge_heads_are_compared_with_their_layers():
@@ -47,7 +97,7 @@ def test_edge_heads_are_compared_with_their_layers():
 
 @pytest.mark.slow
 def test_p_of_edge_heads_is_uniform_without_effect(monkeypatch):
-    monkeypatch.setattr("tda_bias.paper.page._RESAMPLES", 499)
+    monkeypatch.setattr("tda_bias.paper.claims._RESAMPLES", 499)
     found = [
         edge_difference(
             np.random.default_rng([s, 7]).normal(size=(4, 5)), np.random.default_rng([s, 1])
@@ -65,13 +115,15 @@ def test_tests_are_counted_beside_what_chance_gives(heads_run):
     assert table.loc["race", "expected"] == round(0.05 * len(own))
 
 
-def test_the_page_holds_tables_claims_and_controls(heads_run):
+def test_the_page_holds_tables_claims_and_controls(heads_run, said):
     text = page(
         heads_run,
         pictures={"fig8_means": Path("figures/fig8_means.png")},
         command="tdabias reproduce --model tiny",
         seconds=75,
         run_id="abc",
+        other_model=why_another(heads_run.record.model, {}, None),
+        said=said,
     )
     for words in (
         "tdabias reproduce --model tiny", "Wall time 1 min 15 s", "**Table 1, gender**",
@@ -86,19 +138,20 @@ def test_the_page_holds_tables_claims_and_controls(heads_run):
 
 def test_the_page_of_starter_triples_says_that_they_measure_nothing(heads_run):
     data = DataRecord(source="starter")
-    text = page(heads_run.with_record(data=data), pictures={}, command="", seconds=1, run_id="abc")
+    rest = {"command": "", "seconds": 1, "run_id": "abc", "other_model": None, "said": "unknown"}
+    text = page(heads_run.with_record(data=data), pictures={}, **rest)
     assert "texts from starter instead of StereoSet's" in text
     assert STARTER_CAUTION in text
 
 
 def test_only_the_papers_model_texts_and_statistic_are_like_the_paper(heads_run):
-    model = heads_run.record.model.model_copy(update={"name": "gpt2"})
-    same = heads_run.with_record(model=model, data=DataRecord(source="stereoset"), settings={})
-    assert unlike_the_paper(same) == []
+    same = heads_run.with_record(data=DataRecord(source="stereoset"), settings={})
+    assert unlike_the_paper(same, None) == []
+    assert unlike_the_paper(same, "another model (x)") == ["another model (x)"]
     fewer = same.with_record(settings={"limit": 4})
-    assert unlike_the_paper(fewer) == ["at most 4 triples of each group"]
+    assert unlike_the_paper(fewer, None) == ["at most 4 triples of each group"]
     output = same.with_record(config=same.record.config.model_copy(update={"edges": "output"}))
-    assert unlike_the_paper(output) == ["edges output, the paper's is attention"]
+    assert unlike_the_paper(output, None) == ["edges output, the paper's is attention"]
 
 
 # -- tables --

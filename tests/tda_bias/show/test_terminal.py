@@ -1,10 +1,13 @@
 """Tables and sentences as they are printed."""
 
+import sys
+
 import pandas as pd
 import pytest
 
 from tda_bias.show.table import Column, TableSpec
-from tda_bias.show.terminal import print_lines, print_table
+from tda_bias.show.terminal import print_lines, print_table, program_here
+from tda_bias.show.text import Finding
 
 
 def table(*rows, title=""):
@@ -52,3 +55,19 @@ def test_names_in_square_brackets_are_printed(capsys):
     assert capsys.readouterr().out == f"{name}\n{'x' * 300}\n"
     print_table(table(("model",), (name,), title=name))
     assert capsys.readouterr().out.count(name) == 2
+
+
+def test_commands_are_printed_as_the_shell_here_finds_them(tmp_path, monkeypatch):
+    script = tmp_path / "my venv" / "bin" / "tdabias"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    found = Finding(result=["Found."], next=["tdabias report runs/a"])
+    monkeypatch.setattr(sys, "argv", [str(script), "heads"])
+    monkeypatch.setenv("PATH", str(tmp_path))  # not activated
+    assert program_here() == f"'{script}'"
+    assert found.lines(program=program_here())[-1] == f"NEXT     '{script}' report runs/a"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program_here() == "tdabias"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
+    assert program_here() == "tdabias"

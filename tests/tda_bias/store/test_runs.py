@@ -150,6 +150,38 @@ def test_inner_runs_of_other_results_are_left_out(tmp_path):
     assert [run.command for run in with_parts([heads])] == ["heads"]
 
 
+def test_a_folder_of_runs_stands_for_the_runs_inside_it(tmp_path):
+    """Those that several models of one command, or a whole folder of results, leave."""
+    for name in ("several/one", "several/two", "other"):
+        write_run(tmp_path / "runs" / name, command="heads")
+    heads = tmp_path / "runs" / "other"
+    content = content_hash(open_run(heads).record)
+    write_run(heads / "ablate", command="ablate", made_from={"heads": content})
+    write_run(heads / "ablate-random", command="heads", made_from={"heads": "another"})
+    found = [str(run.folder.relative_to(tmp_path / "runs")) for run in with_parts([tmp_path])]
+    assert found == ["other", "several/one", "several/two", "other/ablate"]
+    assert len(with_parts([tmp_path / "runs", heads])) == 4  # each once
+
+
+def test_of_several_folders_those_that_cannot_be_read_are_said(tmp_path):
+    good, damaged, empty = (tmp_path / name for name in ("good", "damaged", "empty"))
+    write_run(good)
+    empty.mkdir()
+    write_run(damaged)
+    (damaged / "run.json").write_text("{")
+    said = []
+    assert [run.folder for run in with_parts([good, damaged, empty], left_out=said.append)] == [
+        good
+    ]
+    assert [line.split(" ")[0] for line in said] == [str(damaged / "run.json"), str(empty)]
+    with pytest.raises(InputError, match="is not JSON"):
+        with_parts([damaged, empty], left_out=said.append)
+    with pytest.raises(InputError, match="missing holds no finished run"):
+        with_parts([good, tmp_path / "missing"], left_out=said.append)
+    with pytest.raises(InputError, match="is not JSON"):
+        with_parts([good, damaged])
+
+
 # -- what is not written over --
 
 SETTINGS = {"category": "gender", "seed": 0, "group": ("girl",)}
