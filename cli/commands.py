@@ -94,6 +94,20 @@ PANELS = {
                 )
             },
         ),
+        Spec(
+            "bbq",
+            "Ask BBQ's questions, in six languages, or score answers that you already have.",
+            settings=".bbq:BBQSettings",
+            example="tdabias bbq --answers answers.jsonl --data bbq",
+            forms={
+                "bbq": Form(
+                    texts=".bbq:texts",
+                    compute=".bbq:compute",
+                    load="unqover.bbq.result:BBQScores.load",
+                    shown="unqover.bbq.shown:shown",
+                )
+            },
+        ),
     ),
     "Test": (
         Spec(

@@ -10,15 +10,18 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.models.language_model import LanguageModel
+from tda_bias.models.language_model import LanguageModel, model_record
 from tda_bias.models.requests import MaskedRows, Request, continuations, mask_token
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks, scored
 from tda_bias.models.scoring import Scorer
 from tda_bias.store.cache import OpenCache, no_cache
 from tda_bias.store.hashes import text_hash
 from tda_bias.types import InputError, Progress
-from unqover.bbq.items import BBQItem, Words, places_of, scenes, words_of
+from unqover.bbq.controls import control_table, picked
+from unqover.bbq.items import BBQItem, BBQSet, Words, places_of, scenes, words_of
 from unqover.bbq.prompts import Prompt, letter_prompts, text_prompts
+from unqover.bbq.result import BBQScores, collected
+from unqover.bbq.scores import item_table
 from unqover.config import BBQConfig
 from unqover.spans import SpanQuestion, span_log_probs
 
@@ -71,6 +74,48 @@ def ask_bbq(
     how = way_to_ask(model, config)
     read = partial(_READERS[how], model, words_of(language), config, cache, progress)
     return read(items)
+
+
+def bbq_scores(
+    model: LanguageModel,
+    asked: BBQSet,
+    *,
+    config: BBQConfig | None = None,
+    cache: OpenCache = no_cache,
+    progress: Progress | None = None,
+) -> BBQScores:
+    """Score a model on BBQ; what is asked and raised is that of ``ask_bbq``.
+
+    Returns:
+        The first scoring is the one that is quoted, and whose answers are written down.
+    """
+    config = config or BBQConfig()
+    how = {"config": config, "cache": cache, "progress": progress}
+    read = ask_bbq(model, asked.items, asked.language, **how)  # type: ignore[arg-type]
+    tables, controls = [], []
+    for scoring, reading in read.items():
+        table = item_table(asked.items, scoring, log_prob=reading.asked)
+        tables.append(table)
+        controls.append(
+            control_table(
+                asked.items,
+                scoring,
+                table,
+                picks=picked(reading.asked) if scoring == "letter" else None,
+                alone=reading.alone,
+                confidence=config.confidence,
+                seed=config.seed,
+            )
+        )
+    return collected(
+        asked,
+        tables,
+        controls,
+        config,
+        model=model_record(model, weights=model.weight_hash()),
+        kind=model.kind,
+        ask=way_to_ask(model, config),
+    )
 
 
 def way_to_ask(model: LanguageModel, config: BBQConfig) -> str:

@@ -113,11 +113,12 @@ def language_in_name(path: Path) -> str | None:
 # -- BBQ and MBBQ ----------------------------------------------------------------------------------
 
 
-def _as_text(value: Any) -> Any:
+def number_as_text(value: Any) -> Any:
+    """A whole number as a text; everything else as it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-_Number = Annotated[str, BeforeValidator(_as_text)]
+_Number = Annotated[str, BeforeValidator(number_as_text)]
 
 
 class _Strict(BaseModel):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 from typing import Any, Literal
 
 import yaml
@@ -157,10 +157,18 @@ def _same_scene(first: BBQItem, item: BBQItem) -> bool:
 
 
 def _spread(items: Sequence[BBQItem], limit: int) -> list[list[BBQItem]]:
-    """The first scene of every template, then the second ones, as far as ``limit`` allows."""
+    """The first scene of every template, then the second ones, as far as ``limit`` allows.
+
+    Scenes that mention the target first and those that do not take turns: data often have all of
+    one order before all of the other.
+    """
     turns = []
     for place, (_, of_template) in enumerate(groupby(scenes(items), lambda s: s[0].template)):
-        turns += [(turn, place, scene) for turn, scene in enumerate(of_template)]
+        sides: tuple[list[list[BBQItem]], list[list[BBQItem]]] = ([], [])
+        for scene in of_template:
+            sides[int(scene[0].first == scene[0].target)].append(scene)
+        alternating = chain.from_iterable(zip_longest(sides[place % 2], sides[1 - place % 2]))
+        turns += [(turn, place, scene) for turn, scene in enumerate(filter(None, alternating))]
     kept, count = [], 0
     for _, _, scene in sorted(turns, key=lambda turn: turn[:2]):
         if count + len(scene) > limit:

@@ -22,8 +22,8 @@ CATEGORIES = (
 )  # fmt: skip
 _HUB = "heegyu/bbq"
 # Where a language is read if nothing is said.
-_VARIABLES = {"en": "TDABIAS_BBQ", "es": "TDABIAS_BBQ_ES", "ca": "TDABIAS_BBQ_ES"}
-_VARIABLES |= {"ko": "TDABIAS_BBQ_KO"}
+_VARIABLES = {"en": "TDABIAS_BBQ", "es": "TDABIAS_ESBBQ", "ca": "TDABIAS_ESBBQ"}
+_VARIABLES |= {"ko": "TDABIAS_KOBBQ"}
 
 
 def bbq_comes_from_hub(data: str | None, language: str) -> bool:
@@ -42,7 +42,7 @@ def load_bbq(
 
     Args:
         data: A file, a folder, or ``hub`` (BBQ in English). What ``TDABIAS_BBQ``,
-            ``TDABIAS_BBQ_ES`` or ``TDABIAS_BBQ_KO`` names if left out, else the hub.
+            ``TDABIAS_ESBBQ`` or ``TDABIAS_KOBBQ`` names if left out, else the hub.
         language: Of the items.
         categories: Only these, in any case; all if empty.
         limit: At most so many items of each category, spread over templates.
