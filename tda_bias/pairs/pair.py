@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from tda_bias.show.text import is_visible
+from tda_bias.show.text import counted, is_visible
 from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError, Triple
 
@@ -63,12 +63,13 @@ class PairSet:
     """Pairs in the order of their source, with what is known of them together.
 
     Attributes:
-        name: ``crows``, ``winobias``, ``winogender``, ``blimp``, or what a user's file says.
+        name: As in ``SETS``, or what a user's file says.
         pairs: The pairs.
         source: Where they were read.
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
         uneven: Ids of pairs whose texts differ in more than what is tested: slips of the source,
             which are part of the official score.
+        left_out: Ids of pairs that cannot be compared, because a text lacks or both are the same.
     """
 
     name: str
@@ -76,11 +77,18 @@ class PairSet:
     source: str
     revision: str | None
     uneven: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
 
     @property
     def record(self) -> DataRecord:
         """The source, for the record of a run."""
-        return DataRecord(source=self.source, revision=self.revision)
+        remarks: tuple[str, ...] = ()
+        if self.left_out:
+            remarks = (
+                f"{counted(len(self.left_out), 'pair')} of the source cannot be compared (a text "
+                f"lacks, or both are the same) and left out: {', '.join(self.left_out)}.",
+            )
+        return DataRecord(source=self.source, revision=self.revision, remarks=remarks)
 
 
 def pair_triples(pairs: PairSet) -> list[Triple]:
@@ -105,7 +113,11 @@ def pair_triples(pairs: PairSet) -> list[Triple]:
 
 def is_evaluation_only(name: str) -> bool:
     """Tell whether a set's name is that of texts that must not be trained on."""
-    return re.fullmatch(r"crows(pairs.*)?", re.sub(r"[^a-z]", "", name.lower())) is not None
+    languages = "en|eng|enrevised|fr|french|nl|dutch"
+    return (
+        re.fullmatch(rf"crows(pairs.*|{languages})?", re.sub(r"[^a-z]", "", name.lower()))
+        is not None
+    )
 
 
 def checked(pair: Pair) -> Pair:

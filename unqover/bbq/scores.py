@@ -205,7 +205,7 @@ def scores(items: pd.DataFrame, *, confidence: float = 0.95, seed: int = 0) -> p
             for measure in MEASURES:
                 own = part[part["condition"] == measure.condition]
                 about = {"scoring": str(scoring), "category": category}
-                # The same draws for all categories: of one alone, all is the same to the last digit.
+                # The same draws for all categories: of one alone, all is the same.
                 rng = generator(seed, "bbq", str(scoring), measure.condition, measure.name)
                 rows.append({**about, **_row(measure, own, confidence, rng)})
     return pd.DataFrame(rows)
