@@ -24,7 +24,8 @@ from unqover.bbq.items import BBQItem, BBQSet, normal, words_of
 
 
 class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    # What else a line says of an answer, such as the model's whole text, is passed over.
+    model_config = ConfigDict(extra="ignore", strict=True)
 
     category: str
     example_id: Annotated[str, BeforeValidator(number_as_text)]
@@ -135,8 +136,7 @@ def _line(row: Mapping[str, Any], where: str) -> _Line:
     try:
         return validated(_Line, _of_lm_eval(row) if "doc" in row else row, given_as="file")
     except InputError as error:
-        message = str(error).replace("unknown setting", "unknown key")
-        raise InputError(f"{where}: {message}") from None
+        raise InputError(f"{where}: {error}") from None
 
 
 def _of_lm_eval(row: Mapping[str, Any]) -> dict[str, Any]:
