@@ -220,6 +220,12 @@ PANELS = {
                     load="tda_bias.comparison.beta_agreement:BetaAgreement.load",
                     shown="tda_bias.comparison.shown:beta_shown",
                 ),
+                "compare bbq": Form(
+                    texts=".compare:runs",
+                    compute=".compare:bbq",
+                    load="tda_bias.comparison.bbq_change:BBQChange.load",
+                    shown="tda_bias.comparison.bbq_change:bbq_shown",
+                ),
             },
         ),
     ),

@@ -53,7 +53,7 @@ def read_answers(source: str, asked: BBQSet) -> GivenAnswers:
     """The answers of a file to the items of a set.
 
     Texts are compared without case and punctuation; any wording of "unknown" in the set's language
-    is that answer.
+    is that answer. Where only some categories are asked for, answers to others are passed over.
 
     Raises:
         InputError: if a line does not fit, answers an item that the data lack or one that another
@@ -66,6 +66,8 @@ def read_answers(source: str, asked: BBQSet) -> GivenAnswers:
     for where, row in json_objects(text, source):
         line = _line(row, where)
         key = (line.category, line.example_id)
+        if line.category not in categories and asked.chosen:
+            continue
         if line.category not in categories:
             raise InputError(
                 f"{where}: `category` {line.category!r} does not occur in the data, which have "

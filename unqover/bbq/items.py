@@ -101,6 +101,7 @@ class BBQSet:
     revision: str | None
     # What else the data hold: an answer to one of these is no answer to an unknown item.
     others: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    chosen: bool = False  # only some categories were asked for, and others may not have been read
 
     @property
     def categories(self) -> list[str]:

@@ -95,7 +95,9 @@ def _set(
         )
     kept = {(item.category, item.id) for item in items}
     others = frozenset(key for key in seen if key not in kept)
-    return BBQSet(tuple(items), tuple(left_out), language, source, revision, others)
+    return BBQSet(
+        tuple(items), tuple(left_out), language, source, revision, others, chosen=bool(asked)
+    )
 
 
 def _wanted(asked: Sequence[str], there: Sequence[str], source: str) -> set[str]:

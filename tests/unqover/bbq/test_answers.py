@@ -86,6 +86,16 @@ def test_answers_to_items_that_a_limit_or_a_category_leaves_out_are_no_fault(ask
     assert given.missing == 0
 
 
+def test_answers_to_categories_that_are_not_asked_for_are_passed_over(written, tmp_path):
+    write_rows(tmp_path, name="Age.jsonl", category="Age")
+    write_rows(tmp_path, name="SES.jsonl", category="SES")
+    lines = [line(n, category=name) for name in ("Age", "SES") for n in range(48)]
+    given = read_answers(written(*lines), load_bbq(tmp_path, categories=["ses"]))
+    assert (given.missing, given.places.tolist()) == (0, [1] * 48)
+    with pytest.raises(InputError, match="answers none of the 48 items"):
+        read_answers(written(*lines[:48]), load_bbq(tmp_path, categories=["ses"]))
+
+
 def test_samples_of_lm_eval_are_read_as_they_are(asked, written):
     samples = []
     for number, one in enumerate(asked.items):
