@@ -94,6 +94,20 @@ PANELS = {
                 )
             },
         ),
+        Spec(
+            "bbq",
+            "Ask BBQ's questions, in six languages, or score answers that you already have.",
+            settings=".bbq:BBQSettings",
+            example="tdabias bbq --answers answers.jsonl --data bbq",
+            forms={
+                "bbq": Form(
+                    texts=".bbq:texts",
+                    compute=".bbq:compute",
+                    load="unqover.bbq.result:BBQScores.load",
+                    shown="unqover.bbq.shown:shown",
+                )
+            },
+        ),
     ),
     "Test": (
         Spec(
@@ -211,6 +225,12 @@ PANELS = {
                     compute=".compare:beta",
                     load="tda_bias.comparison.beta_agreement:BetaAgreement.load",
                     shown="tda_bias.comparison.shown:beta_shown",
+                ),
+                "compare bbq": Form(
+                    texts=".compare:runs",
+                    compute=".compare:bbq",
+                    load="tda_bias.comparison.bbq_change:BBQChange.load",
+                    shown="tda_bias.comparison.bbq_change:bbq_shown",
                 ),
             },
         ),

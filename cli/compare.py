@@ -1,4 +1,4 @@
-"""``tdabias compare``: two models on one battery, or two runs of heads or stereoset."""
+"""``tdabias compare``: two models on one battery, or two runs of heads, stereoset or bbq."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ from .settings import (
     part_of,
     refuse_options,
 )
+from .spec import imported
 
 if TYPE_CHECKING:
+    from tda_bias.comparison.bbq_change import BBQChange
     from tda_bias.comparison.beta_agreement import BetaAgreement
     from tda_bias.comparison.head_maps import HeadsComparison
     from tda_bias.comparison.models import ModelComparison
@@ -58,7 +60,7 @@ class CompareSettings(
 
     before: Annotated[str, Positional()] = Field(
         description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
-        "heads` or `stereoset`."
+        "heads`, `stereoset` or `bbq`."
     )
     after: Annotated[str, Positional()] = Field(description="The other one of the same kind.")
     replicate: Annotated[tuple[str, ...], Several] = Field(
@@ -128,8 +130,8 @@ class CompareSettings(
         """Which of the command's runs is meant."""
         if not self.of_runs:
             return "compare"
-        of_heads = open_run(self.before).command != "stereoset"
-        return "compare heads" if of_heads else "compare beta"
+        forms = {"stereoset": "compare beta", "bbq": "compare bbq"}
+        return forms.get(open_run(self.before).command, "compare heads")
 
     def failures(self, result: Any) -> list[str]:
         """What failed of that by which the command is to fail."""
@@ -152,7 +154,7 @@ class CompareSettings(
             run, model = (self.before, self.after)[:: 1 if runs[0] else -1]
             raise InputError(
                 f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
-                "heads` or `stereoset`"
+                "heads`, `stereoset` or `bbq`"
             )
         if all(runs):
             refuse_options(self, _of_models(), "goes with two models, not with runs")
@@ -213,14 +215,15 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
 
 
 def runs(settings: CompareSettings) -> Texts:
-    """Two runs of ``heads``, or two of ``stereoset``, and what pins their content."""
-    from tda_bias.heads.result import HeadBias
-    from tda_bias.scores.stereoset_scores import StereoSetScores
-
-    kind: Any = HeadBias
-    if settings.form == "compare beta":
+    """Two runs of ``heads``, of ``stereoset`` or of ``bbq``, and what pins their content."""
+    kinds = {
+        "compare heads": "tda_bias.heads.result:HeadBias",
+        "compare beta": "tda_bias.scores.stereoset_scores:StereoSetScores",
+        "compare bbq": "unqover.bbq.result:BBQScores",
+    }
+    if settings.form != "compare heads":
         refuse_options(settings, {"rank_by"}, _WITH_MAPS)
-        kind = StereoSetScores
+    kind = imported(kinds[settings.form])
     loaded = [kind.load(run) for run in (settings.before, settings.after)]
     hashes = [str(content_hash(result.record)) for result in loaded]
     return Texts(loaded, DataRecord(source="runs", revision=" ".join(hashes)))
@@ -245,6 +248,14 @@ def beta(settings: CompareSettings, runs: Texts, work: Work) -> BetaAgreement:
 
     agreement = compare_beta(*runs.items, **_drawn(settings))
     return work.saved(agreement, runs=(settings.before, settings.after))
+
+
+def bbq(settings: CompareSettings, runs: Texts, work: Work) -> BBQChange:
+    """Compare the answers of two runs of ``bbq``."""
+    from tda_bias.comparison.bbq_change import compare_bbq
+
+    comparison = compare_bbq(*runs.items, **_drawn(settings))
+    return work.saved(comparison, runs=(settings.before, settings.after))
 
 
 def _drawn(settings: CompareSettings) -> dict[str, Any]:

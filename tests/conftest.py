@@ -19,6 +19,7 @@ from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_
 from tda_bias.models.scoring import Scorer
 from tda_bias.types import Triple
 from tests.support.answers import made_up_answers
+from tests.support.bbq import FOLDERS as BBQ_FOLDERS
 from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
 from tests.support.reports import runs_for_report
@@ -34,7 +35,7 @@ settings.load_profile("tdabias")
 @pytest.fixture(autouse=True)
 def no_data_by_itself(monkeypatch):
     """Commands read data of the environment too: a test gives it itself, or sets the name."""
-    for name in ("TDABIAS_STEREOSET", "TDABIAS_PAIRS"):
+    for name in ("TDABIAS_STEREOSET", "TDABIAS_PAIRS", *BBQ_FOLDERS):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -30,6 +30,8 @@ from tda_bias.scores.stereoset_scores import StereoSetScores
 from tdabias_cli.commands import COMMANDS
 from tdabias_cli.options import taking
 from tdabias_cli.program import loaded
+from tests.support.bbq import FOLDERS as BBQ_FOLDERS
+from unqover.bbq.result import BBQScores
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")
@@ -72,7 +74,7 @@ def test_a_name_in_the_glossary_is_in_the_code(name):
 def test_the_page_of_files_names_every_table_that_a_result_saves():
     saved = [
         StereoSetScores, PairSetScores, CrossReference, ItemCrossReference, PublishedAgreement,
-        AblationStudy, PruneCurve, ModelComparison, HeadsComparison,
+        AblationStudy, PruneCurve, ModelComparison, HeadsComparison, BBQScores,
     ]  # fmt: skip
     names = {name for result in saved for _, name, _ in result.TABLES}
     names |= {name for _, name, _ in HeadBias.TABLES}
@@ -110,7 +112,7 @@ def variables_of(command: click.Command, *words: str) -> set[str]:
 
 
 def test_a_variable_that_a_page_or_a_docstring_names_is_read():
-    known = {"TDABIAS_STEREOSET", "TDABIAS_PAIRS"}
+    known = {"TDABIAS_STEREOSET", "TDABIAS_PAIRS", *BBQ_FOLDERS}
     known = known.union(*(variables_of(loaded(name), name) for name in COMMANDS))
     assert "TDABIAS_PVF_RISK_SEED" in known
     code = [*(REPOSITORY / "cli").glob("*.py"), *(REPOSITORY / "tda_bias").rglob("*.py")]

@@ -9,18 +9,10 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
-from tda_bias.models.language_model import (
-    batches_of_similar_width,
-    common_prefix,
-    model_record,
-    padded,
-    special_tokens_around,
-)
+from tda_bias.models.language_model import common_prefix, model_record, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
 from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
@@ -31,6 +23,7 @@ from unqover.answers import Answers, AnswersRecord
 from unqover.classes import Attribute, Subject
 from unqover.config import AskConfig
 from unqover.questions import Design, Template
+from unqover.spans import SpanQuestion, span_log_probs
 
 # Pairs whose answers are saved together: a killed run loses no more than these.
 _PAIRS = 64
@@ -330,65 +323,15 @@ def _fill_masks(
 def _point_at_answers(
     model: LanguageModel, batch_size: int, instances: Sequence[Instance], progress: Progress
 ) -> Asked:
-    """Models that point at the beginning and the end of an answer in the context.
-
-    A subject's score is the square root of the probability of its first token as the beginning
-    times that of its last as the end; of the starts with and without the words before it ("a group
-    of"), and of the ends with and without the noun after it, the likelier counts.
-
-    Source: [UnQover] section 3 and its code.
-    """
-    questions, contexts, mentions = [], [], []
+    """Models that point at the beginning and the end of an answer in the context."""
+    questions = []
     for instance in instances:
         context, places = instance.template.context_with_places(*instance.mentioned)
         of_candidates = places if instance.mentioned == instance.candidates else places[::-1]
         for attribute, denied in instance.asked():
-            questions.append(instance.template.question(attribute, denied))
-            contexts.append(context)
-            mentions.append(of_candidates)
-    encoded = model.tokenizer(questions, contexts, return_offsets_mapping=True)
-    ids: list[list[int]] = encoded["input_ids"]
-    kinds = encoded.get("token_type_ids")
-    model.check_length(max(map(len, ids)))
-    log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
-    done = 0
-    for batch in batches_of_similar_width([len(row) for row in ids], batch_size):
-        starts, ends = _span_ends(
-            model, [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
-        )
-        for index, start, end in zip(batch, starts, ends, strict=True):
-            tokens = zip(encoded["offset_mapping"][index], encoded.sequence_ids(index), strict=True)
-            spans = [
-                (token, a, b) for token, ((a, b), of) in enumerate(tokens) if of == 1 and b > a
-            ]
-            for subject, two in enumerate(mentions[index]):
-                # Of the mention and of the subject itself: the token that holds its first
-                # character, and the last one that begins before its end.
-                first = [next(t for t, _, b in spans if b > place.start) for place in two]
-                last = [[t for t, a, _ in spans if a < place.stop][-1] for place in two]
-                log_prob[index, subject] = 0.5 * (max(start[first]) + max(end[last]))
-                n_tokens[index, subject] = last[1] - first[1] + 1
-        done += len(batch)
-        progress(done, len(ids))
+            question = instance.template.question(attribute, denied)
+            questions.append(SpanQuestion(question, context, of_candidates))
+    log_prob, n_tokens = span_log_probs(model, questions, batch_size=batch_size, progress=progress)
     shape = (len(instances), -1, 2, 2)
     log_prob = log_prob.reshape(shape)
     return Asked(log_prob, n_tokens.reshape(shape), np.exp(log_prob).sum(-1))
-
-
-def _span_ends(
-    model: LanguageModel, rows: list[list[int]], kinds: list[list[int]] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of every token as the beginning and as the end of the answer."""
-    ids, mask = padded(rows)
-    given = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-    if kinds is not None:
-        given["token_type_ids"] = padded(kinds)[0].to(model.device)
-    with torch.inference_mode():
-        output = model.hf_model(**given)
-    padding = mask.to(model.device) == 0
-    ends = []
-    for logits in (output.start_logits, output.end_logits):
-        real = logits.double().masked_fill(padding, -torch.inf)
-        ends.append(real.log_softmax(-1).cpu().numpy())
-    refuse_undefined(model, ends)
-    return ends[0], ends[1]

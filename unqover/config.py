@@ -51,3 +51,13 @@ class InferenceConfig(ConfidenceOption, DrawsOption):
     n_bootstrap: Annotated[int, Changes.TABLES] = Field(
         1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples"
     )
+
+
+class BBQConfig(BatchOption, ConfidenceOption, DrawsOption):
+    """Settings of ``bbq_scores``."""
+
+    ask: Literal["text", "letter"] = Field(
+        "text",
+        description="text: score the text of each answer; letter: list the options, in their three "
+        "rotations, and score (a), (b) and (c)",
+    )

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.comparison.outcome import Guard, Measure, Outcome, equal_weights, item_rows
+from tda_bias.pairs.published import CROWS
 from tda_bias.scores.beta import twin_table, with_beta
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -222,14 +223,16 @@ def _outcomes_of_pairs(pairs: PairSet) -> list[tuple[Outcome, dict[str, str]]]:
     """Outcomes made of a set, and by columns and values which of its pairs each is of."""
     groups = list(dict.fromkeys(pair.group for pair in pairs.pairs))
     match pairs.name:
-        case "crows":
-            points = partial(_points, cluster="writer")
-            about = "CrowS-Pairs: stereotypical sentences preferred"
+        case name if name in CROWS:
+            points = partial(_points, cluster="writer" if name == "crows" else "pair")
+            language = name.removeprefix("crows").removeprefix("-")
+            said = f" ({language})" if language else ""
+            about = f"CrowS-Pairs{said}: stereotypical sentences preferred"
             kinds = [
-                (points(f"crows_{kind}", about=f"{about}, {kind}"), {"group": kind})
+                (points(f"{name}_{kind}", about=f"{about}, {kind}"), {"group": kind})
                 for kind in groups
             ]
-            return [(points("crows", about=about), {}), *kinds]
+            return [(points(name, about=about), {}), *kinds]
         case "blimp":
             about = "BLiMP: grammatical sentences preferred, mean over paradigms"
             guard = Guard(1.0, -1, "1 point", wins=1)

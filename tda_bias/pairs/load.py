@@ -47,7 +47,8 @@ def load_pairs(
     """The pairs of a set, in its order.
 
     Args:
-        source: ``crows``, ``winobias``, ``winogender``, ``blimp``, or a user's file.
+        source: ``crows``, ``winobias``, ``winogender``, ``blimp``, ``crows-fr``, ``crows-nl``,
+            ``crows-en-revised``, or a user's file.
         data: Where a named set is read: ``packaged`` (WinoBias dev, Winogender, a sample of BLiMP),
             ``hub`` (CrowS-Pairs, all of BLiMP), or a file or folder in the set's own form. What
             ships if left out, else the folder that ``TDABIAS_PAIRS`` names, else the hub.

@@ -63,7 +63,7 @@ class PairSet:
     """Pairs in the order of their source, with what is known of them together.
 
     Attributes:
-        name: ``crows``, ``winobias``, ``winogender``, ``blimp``, or what a user's file says.
+        name: As in ``SETS``, or what a user's file says.
         pairs: The pairs.
         source: Where they were read.
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
@@ -107,7 +107,11 @@ def pair_triples(pairs: PairSet) -> list[Triple]:
 
 def is_evaluation_only(name: str) -> bool:
     """Tell whether a set's name is that of texts that must not be trained on."""
-    return re.fullmatch(r"crows(pairs.*)?", re.sub(r"[^a-z]", "", name.lower())) is not None
+    languages = "en|eng|enrevised|fr|french|nl|dutch"
+    return (
+        re.fullmatch(rf"crows(pairs.*|{languages})?", re.sub(r"[^a-z]", "", name.lower()))
+        is not None
+    )
 
 
 def checked(pair: Pair) -> Pair:

@@ -3,6 +3,8 @@
 - CrowS-Pairs (Nangia et al. 2020): stereotypical sentences and the same about another group. Pairs
   of one writer resemble each other: the writer is what resamples draw. Its data statement says that
   it must not be used to train models.
+- CrowS-Pairs revised, in French (Neveol et al. 2022) and in Dutch: the same pairs in three files of
+  one form, without writers. Pairs that cannot be compared are left out by name.
 - WinoBias (Zhao et al. 2018): ``more`` is the sentence whose pronoun goes with the stereotype of
   the occupation that it means. In type 1 only knowledge of the world says whom it means; in type 2
   syntax does.
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +37,7 @@ from tda_bias.sources import (
     text_of,
     visible_text,
 )
-from tda_bias.store.files import json_objects, rows_of
+from tda_bias.store.files import json_objects, read_content, rows_of
 from tda_bias.types import InputError
 
 Data = str | Path | None
@@ -90,23 +94,64 @@ def _crows(data: Data) -> PairSet:
     return _published("crows", crows_pairs(rows), str(path), hash_of(text))
 
 
+# Sets of the same pairs in several languages, each with the file that holds it.
+_CROWS_LANGUAGES = {
+    "crows-fr": "crows_french.csv",
+    "crows-nl": "crows_dutch.csv",
+    "crows-en-revised": "crows_eng.csv",
+}
+
+
+def _crows_of_language(name: str, data: Data) -> PairSet:
+    file = _CROWS_LANGUAGES[name]
+    data = data or of_environment(file)
+    if data is None or data == HUB:
+        raise InputError(
+            f"`set` {name} is read from its own file; give --data PATH with {file}, or put it into "
+            "the folder that TDABIAS_PAIRS names"
+        )
+    (path,) = located(data, file)
+    text, content = _text_and_bytes(path)
+    rows = rows_of(text, str(path), columns=("id", *_CROWS_COLUMNS))
+    whole = [row for row in rows if row["sent_more"].strip() and row["sent_less"].strip()]
+    pairs = crows_pairs(((f"{path} pair {row['id']}", row) for row in whole), name)
+    made = _published(name, pairs, str(path), hash_of(content))
+    lacking = [f"{path} pair {row['id']}" for row in rows if row not in whole]
+    remarks = *made.remarks, *left_out(lacking, "pair", "no text on one side")
+    return replace(made, remarks=remarks)
+
+
+def _text_and_bytes(path: Path) -> tuple[str, bytes]:
+    """A file in UTF-8, or, as the Dutch one is, in Mac Roman with some characters in UTF-8."""
+    try:
+        return read_content(path, setting="data", named=(HUB,))
+    except InputError:
+        content = path.read_bytes() if path.is_file() else b""
+        if not content.isascii() and path.name == _CROWS_LANGUAGES["crows-nl"]:
+            text = re.sub(
+                rb"\xc3[\x80-\xbf]", lambda two: two[0].decode().encode("mac_roman"), content
+            ).decode("mac_roman")
+            return text.replace("\r\n", "\n").replace("\r", "\n"), content
+        raise
+
+
 def set_comes_from_hub(name: str, data: Data) -> bool:
     """Tell whether a named set is read from the hub."""
     ships = name != "crows" or of_environment(_CROWS_FILE) is not None
     return data == HUB or (data is None and not ships)
 
 
-def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
+def crows_pairs(rows: Iterable[Row], name: str = "crows") -> tuple[Pair, ...]:
     """Pairs of rows of CrowS-Pairs, each with where it stands and a field ``id``."""
     pairs = []
     for where, row in rows:
         more, less, direction, bias = (
-            visible_text(row.get(name), name, where) for name in _CROWS_COLUMNS
+            visible_text(row.get(column), column, where) for column in _CROWS_COLUMNS
         )
         writer = row.get("anon_writer")
         pair = Pair(
             id=str(row["id"]),
-            set="crows",
+            set=name,
             group=bias,
             more=more,
             less=less,
@@ -370,4 +415,7 @@ SETS: dict[str, Callable[[Data], PairSet]] = {
     "winobias": _winobias,
     "winogender": _winogender,
     "blimp": _blimp,
+    **{name: partial(_crows_of_language, name) for name in _CROWS_LANGUAGES},
 }
+# Sets that have CrowS-Pairs' own score, and its authors' wish not to be trained on.
+CROWS = ("crows", *_CROWS_LANGUAGES)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tda_bias.pairs.published import CROWS
 from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.text import (
     NEUTRAL_IS_NOT_GOOD,
     Finding,
     counted,
+    data_remarks,
     interval_text,
     number_text,
     p_text,
@@ -276,7 +278,8 @@ def pairs_finding(result: PairSetScores) -> Finding:
         f"{whole['interval']}.",
     ]
     control = _preference_by_length(result.length_split, "sum")
-    if record.set == "crows":
+    control += data_remarks(record.data)
+    if record.set in CROWS:
         control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
     return Finding(
         result=lines,

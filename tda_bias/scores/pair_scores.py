@@ -22,13 +22,13 @@ from tda_bias.config import PairsConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet
-from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
+from tda_bias.pairs.published import CROWS, female_shares, gender_of_more, paradigms
 from tda_bias.scores.likelihood import Start, TextReader
 from tda_bias.scores.stereoset import SCORINGS, Scoring, scored, text_columns
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
-from tda_bias.store.record import DataRecord, RecordPart, RunRecord
+from tda_bias.store.record import RecordPart, RunRecord
 from tda_bias.store.result import Result
 from tda_bias.types import InputError, Progress
 
@@ -320,7 +320,7 @@ def _share(row: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 _OFFICIAL: dict[str, Callable[[PairSet, pd.DataFrame, float], _Own]] = {
-    "crows": _crows,
+    **dict.fromkeys(CROWS, _crows),
     "winobias": _winobias,
     "winogender": _winogender,
     "blimp": _blimp,
@@ -435,7 +435,7 @@ def pair_set_scores(
         official=by_division,
         record=PairsRecord(
             model=model_record(model, weights=model.weight_hash()),
-            data=DataRecord(source=pairs.source, revision=pairs.revision),
+            data=pairs.record,
             kind=model.kind,
             texts=PairTextsRecord(pairs=len(pairs.pairs), hash=texts_hash(ids)),
             set=pairs.name,

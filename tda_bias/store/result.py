@@ -36,10 +36,12 @@ class RunWriter:
     names: list[str] = field(default_factory=list)
 
     def table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a table, as CSV or Parquet by the ending of its name."""
+        """Write a table, as CSV, JSON Lines or Parquet by the ending of its name."""
         path = self._path(name)
         if path.suffix == ".csv":
             table.to_csv(path, index=False)
+        elif path.suffix == ".jsonl":
+            table.to_json(path, orient="records", lines=True, force_ascii=False)
         else:
             table.to_parquet(path, index=False)
 

@@ -12,6 +12,7 @@ import pytest
 
 from tdabias_cli.main import run
 from tests.support.answers import FEW
+from tests.support.bbq import rows as bbq_rows
 
 _TEXTS = "-m MODEL -c gender --data starter -L 4 --device cpu"
 # Command lines; a setting that changes numbers, and what is said of it; a column of CSV.
@@ -38,6 +39,9 @@ COMMANDS = {
     "unqover": (
         "unqover -m WORDS --class FEW --n-bootstrap 100 --n-flips 19",
         "--ask question", "ask was 'auto', now 'question'", "compared",
+    ),
+    "bbq": (
+        "bbq -m WORDS --data HANDS", "--ask letter", "ask was 'text', now 'letter'", "measure",
     ),
     "ablation": (
         "ablate heads --top 1 --n-permutations 99", "--seed 3", "seed was 0, now 3", "percentile",
@@ -72,6 +76,7 @@ def runs(tiny_folder, words_folder, tmp_path_factory):
         "X": "girl\nboy\nteacher\nfriend\n",
         "CLASSES": "male: [he, his]\nfemale: [she, her]\n",
         "TEMPLATES": "template,count\nThe [X] said that [Y],5\nThe [X] had a [Y],2\n",
+        "HANDS": "\n".join(map(json.dumps, bbq_rows())),
         "TEXT": "My sister came in and sang a song. " * 40,
     }
     for name, text in files.items():

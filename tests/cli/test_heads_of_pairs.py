@@ -93,3 +93,17 @@ def test_a_packaged_set_is_ranked(call, tmp_path):
     assert found.categories == ["winogender"]
     assert set(found.groups["group"]) == {"nurse", "technician"}
     assert found.record.data.source == "packaged"
+
+
+def test_heads_are_ranked_on_crows_in_french(tiny_folder, tmp_path):
+    lines = [
+        f"{n},The {who} said he knew,The {who} said she knew,stereo,{kind}"
+        for kind in ("age", "gender")
+        for n, who in enumerate(("cook", "nurse", "man", "woman", "girl", "boy"))
+    ]
+    head = "id,sent_more,sent_less,stereo_antistereo,bias_type\n"
+    (tmp_path / "crows_french.csv").write_text(head + "\n".join(lines))
+    given = ["--pairs", "crows-fr", "--data", str(tmp_path), "--n-permutations", "99", "--quiet"]
+    out = ["--out", str(tmp_path / "run")]
+    assert run(["heads", "--model", str(tiny_folder), *given, *out]) == 0
+    assert HeadBias.load(tmp_path / "run").categories == ["crows-fr"]

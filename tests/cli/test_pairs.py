@@ -80,3 +80,18 @@ def test_crows_pairs_are_marked_and_json_holds_everything(call, tmp_path):
     found = json.loads(printed)
     assert found["official"]["name"] == "CrowS-Pairs metric"
     assert found["official"]["table"][0]["bias_type"] == "all"
+
+
+def test_crows_in_french_has_the_score_and_the_caution_of_crows_pairs(call, tmp_path):
+    (tmp_path / "crows_french.csv").write_text(
+        "id,sent_more,sent_less,stereo_antistereo,bias_type\n"
+        "0,The cook said he knew,The cook said she knew,stereo,gender\n"
+        "1,The cook said he knew,,stereo,gender\n"
+    )
+    given = ("--set", "crows-fr", "--data", tmp_path, "--out", tmp_path / "out")
+    status, printed, _ = call(*given)
+    assert status == 0
+    shown = " ".join(printed.split())
+    for said in ("CrowS-Pairs metric", "authors ask not to train on it", "and left out: 1."):
+        assert said in shown, said
+    assert call(*given)[0] == 0

@@ -36,7 +36,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # Not TERMINAL_WIDTH, which typer reads once and keeps for all later tests of a process.
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 # A page says what anybody gets.
-TERMINAL |= {"TDABIAS_STEREOSET": "", "TDABIAS_PAIRS": ""}
+TERMINAL |= {"TDABIAS_STEREOSET": "", "TDABIAS_PAIRS": "", "TDABIAS_BBQ": ""}
 
 
 @dataclass(frozen=True)

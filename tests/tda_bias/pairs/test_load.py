@@ -1,6 +1,7 @@
 """Pair sets: what is read of each, and that everything else is refused in one line."""
 
 import json
+import re
 from collections import Counter
 
 import datasets
@@ -309,3 +310,56 @@ def test_the_sample_of_blimp_has_twenty_of_each_paradigm(tmp_path):
     (tmp_path / "wh_island.jsonl").write_text(json.dumps({"UID": "x"}))
     with pytest.raises(InputError, match="holds no JSON Lines of BLiMP"):
         load_pairs("blimp", data=tmp_path)
+
+
+# -- CrowS-Pairs in other languages --
+
+LANGUAGES = "id,sent_more,sent_less,stereo_antistereo,bias_type\n"
+
+
+def test_crows_of_a_language_leaves_pairs_out_by_name_that_cannot_be_compared(tmp_path):
+    lines = ["7,Il dort.,Elle dort.,stereo,gender", "8,Il dort.,,stereo,age",
+             "9,Il  dort.,Il dort.,antistereo,age"]  # fmt: skip
+    (tmp_path / "crows_french.csv").write_text(LANGUAGES + "\n".join(lines))
+    read = load_pairs("crows-fr", data=tmp_path)
+    assert [(one.id, one.set, one.group, one.type) for one in read.pairs] == [
+        ("7", "crows-fr", "gender", "stereo")
+    ]
+    equal, lacking = read.record.remarks
+    assert "pair 9" in equal
+    assert "1 pair has no text on one side and is left out" in lacking
+    assert "pair 8" in lacking
+
+
+def test_the_dutch_file_is_read_in_its_own_encoding(tmp_path):
+    path = tmp_path / "crows_dutch.csv"
+    own, stray = "0,Zoë at één,".encode("mac_roman"), "Bo at één,stereo,gender\n".encode()
+    path.write_bytes(LANGUAGES.encode() + own + stray)
+    (one,) = load_pairs("crows-nl", data=path).pairs
+    assert (one.more, one.less) == ("Zoë at één", "Bo at één")
+    other = tmp_path / "crows_french.csv"
+    other.write_bytes(LANGUAGES.encode() + own + stray)
+    with pytest.raises(InputError, match="is not a UTF-8 text file"):
+        load_pairs("crows-fr", data=other)
+
+
+def test_a_language_is_read_from_the_environment_and_never_from_the_hub(tmp_path, monkeypatch):
+    for data in (None, "hub"):
+        with pytest.raises(InputError, match="`set` crows-en-revised is .* with crows_eng.csv"):
+            load_pairs("crows-en-revised", data=data)
+    assert not set_comes_from_hub("crows-fr", None)
+    (tmp_path / "crows_eng.csv").write_text(LANGUAGES + "3,He ran.,She ran.,stereo,gender\n")
+    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path))
+    assert load_pairs("crows-en-revised").pairs[0].id == "3"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "number", "left_out"),
+    [("crows-en-revised", 1463, []), ("crows-fr", 1461, [["129", "379"]]), ("crows-nl", 1463, [])],
+)
+def test_the_published_files_of_languages_are_read_whole(name, number, left_out):
+    read = load_pairs(name, data=pairs_folder())
+    assert len(read.pairs) == number
+    assert [re.findall(r"pair (\d+)", remark) for remark in read.remarks] == left_out
+    assert not any("\ufffd" in one.more or "√" in one.more for one in read.pairs)

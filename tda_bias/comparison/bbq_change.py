@@ -1,0 +1,207 @@
+"""Two runs of ``bbq`` on the same items: what changed, over templates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.comparison.paired import PairedItems
+from tda_bias.comparison.two_runs import TwoRunsRecord
+from tda_bias.show.output import Output
+from tda_bias.show.table import Column, Row, TableSpec
+from tda_bias.show.text import Finding, counted, interval_text, p_text, report_of
+from tda_bias.stats.seeds import generator
+from tda_bias.store.result import Result
+from tda_bias.types import InputError
+from unqover.bbq.result import BBQScores
+from unqover.bbq.scores import MEASURES
+
+_KEYS = ["category", "id"]
+_SAME = ["cluster", "condition", "polarity"]
+_SHORT = {"ambiguous": "ambig", "disambiguated": "disambig"}  # the data's own names
+_NUMBERS = ("before", "after", "change", "low", "high", "p", "smallest")
+
+
+class BBQChangeRecord(TwoRunsRecord):
+    """Everything needed to repeat a comparison of two runs of ``bbq``."""
+
+    command: str = "compare bbq"
+    items: int
+    only_one: int
+
+
+@dataclass(frozen=True, repr=False)
+class BBQChange(Result):
+    """Changes of BBQ's measures between two runs.
+
+    Attributes:
+        changes: One row per measure: ``condition measure items templates``; ``before after change``
+            with ``low high p smallest``, paired by items, over templates.
+        record: How it came about; ``only_one`` is how many items one run alone has answered.
+    """
+
+    COMMAND = "compare bbq"
+    RECORD = BBQChangeRecord
+    TABLES = (
+        (
+            "changes",
+            "changes.csv",
+            {"condition": str, "measure": str, "items": int, **dict.fromkeys(_NUMBERS, float)},
+        ),
+    )
+    SHOWN = (("changes", "changes"),)
+
+    changes: pd.DataFrame
+    record: BBQChangeRecord
+
+
+def compare_bbq(
+    before: BBQScores,
+    after: BBQScores,
+    *,
+    category: str | None = None,
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> BBQChange:
+    """Compare the quoted answers of two runs, item by item.
+
+    Every measure that is a mean over the same items in both: s_DIS is not, because each run has
+    other answers that name a person.
+
+    Args:
+        before: One run.
+        after: The other one.
+        category: Only this one of BBQ's; all that both have if None.
+        n_resamples: Exchanges of before and after in whole templates.
+        seed: Of the exchanges.
+
+    Raises:
+        InputError: if both are of the same weights, they share no item, or what has the same id is
+            another item.
+    """
+    weights = [run.record.model.weights for run in (before, after)]
+    if weights[0] is not None and weights[0] == weights[1]:
+        raise InputError(f"both runs are of {before.record.model.name} with the same weights")
+    first, second = (_answered(run, category) for run in (before, after))
+    shared = first.index.intersection(second.index)
+    if not len(shared):
+        raise InputError("the two runs of `tdabias bbq` share no answered item")
+    only_one = len(first) + len(second) - 2 * len(shared)
+    first, second = first.loc[shared].reset_index(), second.loc[shared].reset_index()
+    if not first[_SAME].equals(second[_SAME]):
+        raise InputError(
+            "the two runs of `tdabias bbq` have other items under the same ids; compare runs on "
+            "the same data"
+        )
+    rows = []
+    for measure in MEASURES:
+        if measure.name != "s_DIS":
+            kept = first["condition"] == measure.condition
+            before_values, after_values = (measure.values(side[kept]) for side in (first, second))
+            about = {"condition": measure.condition, "measure": measure.name}
+            rng = generator(seed, *about.values())
+            cluster = first.loc[kept, "cluster"].to_numpy()
+            changed = _change(before_values, after_values, cluster, n_resamples, rng)
+            rows.append({**about, **changed})
+    return BBQChange(
+        changes=pd.DataFrame(rows).dropna(subset=["change"]).reset_index(drop=True),
+        record=BBQChangeRecord(
+            model=before.record.model,
+            after=after.record.model,
+            category=category or "all",
+            n_resamples=n_resamples,
+            seed=seed,
+            items=len(shared),
+            only_one=only_one,
+        ),
+    )
+
+
+def _answered(run: BBQScores, category: str | None) -> pd.DataFrame:
+    """The answered items of the scoring that is quoted, by category and id."""
+    table = run.items[run.items["scoring"] == run.items["scoring"].iloc[0]]
+    names = list(table["category"].unique())
+    if category is not None:
+        if category not in names:
+            raise InputError(
+                f"`category` must be one that both runs have ({', '.join(names)}); got {category!r}"
+            )
+        table = table[table["category"] == category]
+    answered: pd.DataFrame = table[table["answer"] >= 0].set_index(_KEYS)
+    return answered
+
+
+def _change(
+    before: Float[np.ndarray, " item"],
+    after: Float[np.ndarray, " item"],
+    cluster: np.ndarray,
+    n_flips: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    known = np.isfinite(before) & np.isfinite(after)
+    if not known.any():
+        return {"items": 0, "templates": 0, **dict.fromkeys(_NUMBERS, math.nan)}
+    items = PairedItems(before[known], after[known], cluster[known])
+    change = items.change()
+    low, high = change.limits()
+    means = {"before": before[known].mean(), "after": after[known].mean(), "change": change.mean}
+    sure = {"low": low, "high": high, "p": items.p_change(n_flips=n_flips, rng=rng)}
+    counts = {"items": change.items, "templates": change.clusters}
+    return {**counts, **means, **sure, "smallest": change.smallest()}
+
+
+def bbq_shown(comparison: BBQChange, folder: Path, *, top: int = 10) -> Output:
+    """The changes of every measure, paired by items."""
+    record = comparison.record
+    title = (
+        f"{record.model.name} and {record.after.name} · {record.category} · "
+        f"{counted(record.items, 'item')} · 95% intervals over templates"
+    )
+    columns = [
+        Column("text", lambda row: _SHORT[row["condition"]], left=True),
+        Column("measure", "{measure}", left=True),
+        *(Column(name, f"{{{name}:.3f}}") for name in ("before", "after")),
+        Column("change", "{change:+.3f}"),
+        Column("interval", lambda row: interval_text(row["low"], row["high"], 3)),
+        Column("p", "{p:p}"),
+    ]
+    return Output(
+        finding=_finding(comparison).then(report_of(folder)),
+        shown=[TableSpec(title, comparison.changes, columns, uncut=True)],
+        values={"record": record, "changes": comparison.changes},
+        rows=comparison.changes,
+        folder=folder,
+        files="changes.csv, run.json",
+    )
+
+
+def _finding(comparison: BBQChange) -> Finding:
+    record, table = comparison.record, comparison.changes.set_index(["condition", "measure"])
+    rows = table.to_dict("index")
+    s_amb, able = rows.get(("ambiguous", "s_AMB")), rows.get(("disambiguated", "accuracy"))
+    names = f"from {record.model.name} to {record.after.name}"
+    result, control, power = [], [], []
+    if s_amb is not None:
+        result.append(f"s_AMB changes {names} by {_said(s_amb)}.")
+        power.append(
+            f"With {counted(s_amb['templates'], 'template')} a change of "
+            f"{s_amb['smallest']:.3f} is found four times out of five (t-test over templates)."
+            if math.isfinite(s_amb["smallest"])
+            else "Nothing varies: no smallest change can be given."
+        )
+    if able is not None:
+        control.append(f"Accuracy on disambiguated items changes by {_said(able)}.")
+    if record.only_one:
+        control.append(f"{counted(record.only_one, 'item')} that one run alone has answered.")
+    return Finding(result=result or ["No ambiguous item is shared."], control=control, power=power)
+
+
+def _said(row: Row) -> str:
+    interval = interval_text(row["low"], row["high"], 3)
+    return f"{row['change']:+.3f} ({interval}; p {p_text(row['p'])}, {row['items']} items)"
