@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.config import CompareConfig
-from tda_bias.debias.protocol import WithCommas
+from tda_bias.config import CompareConfig, WithCommas
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
