@@ -133,7 +133,7 @@ class AblateSettings(
 
     @model_validator(mode="after")
     def _options_of_one_form(self) -> AblateSettings:
-        for name in self.unread - {"curve"}:
+        for name in sorted(self.unread - {"curve"}):
             by_default = AblateSettings.model_fields[name].default
             if name in self.model_fields_set and getattr(self, name) != by_default:
                 only = "without" if self.curve else "with"
