@@ -75,8 +75,7 @@ def plot_exact_against_estimates(table: pd.DataFrame, *, ax: Axes) -> Axes:
     limit = 0.0
     for risk, colour, marker in zip(RISKS, COLOURS, "os^", strict=False):
         first, exact = measured[f"effect_{risk}"], measured[f"exact_{risk}"]
-        how = {"color": colour, "marker": marker, "label": risk}
-        ax.scatter(first, exact, s=9, alpha=0.8, lw=0, **how)
+        ax.scatter(first, exact, s=9, lw=0, color=colour, marker=marker, label=risk)
         limit = max(limit, 1.1 * float(np.abs([first, exact]).max()))
     limit = limit or 1.0
     ax.plot([-limit, limit], [-limit, limit], color=GREY, lw=0.8, ls="--", zorder=0)
