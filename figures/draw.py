@@ -38,6 +38,7 @@ COMMANDS = (
     f"pvf --model smollm2-135m --attribute pronouns --words targets.txt --out {RUNS}/pvf-targets",
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
     f"crossref {RUNS}/all {RUNS}/pvf-targets",
+    f"crossref {RUNS}/all {RUNS}/pvf-pronouns --by heads --category gender --limit 12 --top 8",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
     "debias --model smollm2-135m --category gender --data starter --n-random 3 --epochs 3 "
     f"--controls all --out {RUNS}/debias-gender",

@@ -22,6 +22,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.paper.rankings import PublishedAgreement
@@ -74,7 +75,7 @@ def test_a_name_in_the_glossary_is_in_the_code(name):
 def test_the_page_of_files_names_every_table_that_a_result_saves():
     saved = [
         StereoSetScores, PairSetScores, CrossReference, ItemCrossReference, PublishedAgreement,
-        AblationStudy, PruneCurve, ModelComparison, HeadsComparison, BBQScores,
+        HeadCrossReference, AblationStudy, PruneCurve, ModelComparison, HeadsComparison, BBQScores,
     ]  # fmt: skip
     names = {name for result in saved for _, name, _ in result.TABLES}
     names |= {name for _, name, _ in HeadBias.TABLES}

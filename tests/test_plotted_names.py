@@ -24,7 +24,9 @@ from pvf.words import Template
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
+from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.plots import behaviour, diagrams, figures, illustrations
+from tda_bias.plots import head_effects as effect_plots
 from tda_bias.plots import heads as head_plots
 from tda_bias.plots.illustrations import calibration
 from tda_bias.store.record import HookedModelRecord, ModelRecord
@@ -92,6 +94,17 @@ def ablation():
     said = pd.DataFrame([{"ranking": f"z_{HOSTILE}", "rho_effect": 0.5, "p_effect": 0.3}])
     none = pd.DataFrame()
     return AblationStudy(none, none, table, said, SimpleNamespace(rank_by=HOSTILE))
+
+
+@cache
+def head_effects():
+    rng = np.random.default_rng(0)
+    numbers = [f"{kind}_{risk}" for kind in ("effect", "exact") for risk in ("R", "R_p", "R_v")]
+    table = pd.DataFrame({"layer": [0, 0, 1, 1], "head": [0, 1, 0, 1], "chosen": "top"})
+    table = table.assign(**{name: rng.normal(size=4) for name in (*numbers, f"z_{HOSTILE}")})
+    row = {"ranking": f"z_{HOSTILE}", "aspect": "size", "spearman": 0.1, "p_within_layers": 0.5}
+    said = pd.DataFrame([{**row, "risk": risk} for risk in ("R", "R_p", "R_v")])
+    return HeadCrossReference(table, said, pd.DataFrame(), SimpleNamespace(rank_by=HOSTILE))
 
 
 def changes():
@@ -172,6 +185,13 @@ ALL = {
         Drawn(illustrations.plot_swap, tuple, {"axes": Figure().subplots(1, 2)}),
         Drawn(figures.plot_comparison, lambda: (changes(),)),
         Drawn(figures.plot_head_comparison, lambda: (moved(),)),
+        Drawn(
+            effect_plots.plot_effect_map,
+            lambda: (head_effects().heads, f"z_{HOSTILE}"),
+            {"title": HOSTILE},
+        ),
+        Drawn(effect_plots.plot_effects_against_z, lambda: (head_effects(), "R")),
+        Drawn(effect_plots.plot_exact_against_estimates, lambda: (head_effects().heads,)),
         Drawn(head_plots.plot_categories, lambda: (heads(),)),
         Drawn(head_plots.plot_length_control, lambda: (heads(),)),
         Drawn(head_plots.plot_reliability, lambda: (heads(),)),
@@ -199,6 +219,7 @@ ALL = {
 NAMELESS = {
     "plot_barcode",
     "plot_diagram",
+    "plot_exact_against_estimates",
     "plot_items_against_twins",
     "plot_twin_differences",
     "plot_step_function",

@@ -82,6 +82,8 @@ def heads_shown(result: HeadCrossReference, folder: Path, *, top: int = 10) -> O
     ranking = ranking_said(f"z_{record.rank_by}").removeprefix("z, ")
     run = Path(record.heads) if record.heads is not None else folder.parent
     follow = f"tdabias ablate {quote(str(run))} --outcome pvf"
+    if record.settings.get("category") is not None:  # a run of heads with several
+        follow += f" --category {quote(record.category)}"
     if record.pvf is not None:
         follow += f" --pvf {quote(record.pvf)}"
     return Output(

@@ -73,9 +73,9 @@ def plot_exact_against_estimates(table: pd.DataFrame, *, ax: Axes) -> Axes:
     """Measured effects against first-order ones, risk by risk; on the line they agree."""
     measured = table[table["chosen"] != NOT_MEASURED]
     limit = 0.0
-    for risk, colour in zip(RISKS, COLOURS, strict=False):
+    for risk, colour, marker in zip(RISKS, COLOURS, "os^", strict=False):
         first, exact = measured[f"effect_{risk}"], measured[f"exact_{risk}"]
-        ax.scatter(first, exact, s=7, color=colour, alpha=0.8, lw=0, label=risk)
+        ax.scatter(first, exact, s=9, lw=0, color=colour, marker=marker, label=risk)
         limit = max(limit, 1.1 * float(np.abs([first, exact]).max()))
     limit = limit or 1.0
     ax.plot([-limit, limit], [-limit, limit], color=GREY, lw=0.8, ls="--", zorder=0)

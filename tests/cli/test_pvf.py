@@ -1,11 +1,13 @@
 import io
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tdabias_cli.main import run
+from tdabias_cli.pvf import ScoreSettings
 from tests.support.preferences import made_up
 
 
@@ -194,3 +196,12 @@ def test_a_reference_and_a_norm_are_options_and_repeat_with_the_run(
     assert "criterion" in capsys.readouterr().err
     assert run([*command[:3], "--reference", "bls", "--out", str(tmp_path / "p")]) == 2
     assert "no row for 'girl'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [("targets:gender", "pvf-pronouns-targets-gender"), ("occupations", "pvf-pronouns")],
+)
+def test_a_list_of_targets_names_the_folder_without_a_colon(words, folder):
+    settings = ScoreSettings(model=("tiny",), attribute="pronouns", words=words)
+    assert settings.folder("tiny") == Path("runs") / "tiny" / folder

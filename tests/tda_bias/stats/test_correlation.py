@@ -1,5 +1,6 @@
 """Correlations and their tests by permutation, against SciPy and brute force."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -125,6 +126,29 @@ def test_a_permuted_correlation_is_computed_draw_by_draw(of, strata):
     assert found.p_larger() == (1 + (null >= r - 1e-9).sum()) / 401
     apart = np.abs(null - found.expected) >= abs(r - found.expected) - 1e-9
     assert found.p_two_sided() == (1 + apart.sum()) / 401
+
+
+@pytest.mark.parametrize("strata", [None, np.array(list("aabbbcccc"))])
+def test_what_is_as_far_from_the_expected_one_as_power_says_has_a_p_below_5_percent(strata):
+    x, y = rng(3).normal(size=(2, 9))
+    found = permuted_correlation(x, y, strata, n_resamples=999, rng=rng(4))
+    needed = found.power()["significant"]
+    apart = np.abs(found.null - found.expected)
+    for distance, below in ((needed + 0.01, True), (np.quantile(apart, 0.9), False)):
+        moved = replace(found, r=found.expected + distance)
+        assert (moved.p_two_sided() < 0.05) == below
+    spread = np.sqrt(np.mean(apart**2))
+    assert found.power()["power_80"] == pytest.approx(needed + 0.8416 * spread, abs=1e-4)
+
+
+def test_power_of_many_independent_items_is_that_of_the_approximation():
+    x, y = rng(5).normal(size=(2, 200))
+    found = permuted_correlation(x, y, n_resamples=4000, rng=rng(6)).power()
+    expected = power(200)
+    assert found["significant"] == pytest.approx(expected["significant"], rel=0.06)
+    assert found["power_80"] == pytest.approx(expected["power_80"], rel=0.06)
+    still = permuted_correlation(np.zeros(8), np.arange(8.0), n_resamples=9, rng=rng())
+    assert np.isnan(list(still.power().values())).all()
 
 
 def test_the_expected_correlation_is_the_mean_over_all_exchanges_within_strata():
