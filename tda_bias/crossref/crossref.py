@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 from pydantic import Field
 
+from pvf.preferences import PreferencesRecord
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rank_tests import (
     correlations,
@@ -322,7 +323,10 @@ class WordScores:
                 way_out = "run `tdabias unqover` again"
             raise InputError(f"{folder} has no {_BY_X}; {way_out}")
         columns = {"x": str, **dict.fromkeys(_RISKS, float), "s_.+": float}
-        return cls(run.table(_BY_X, columns), run.record)
+        by_x = run.table(_BY_X, columns)
+        if run.has("words.parquet"):  # of pvf: classes of an offensive list have numbers
+            by_x = by_x.rename(columns=run.record_as(PreferencesRecord).concealed())
+        return cls(by_x, run.record)
 
 
 _PREFERENCES = ("log_odds", "abs_log_odds", "beta", "abs_beta")
