@@ -19,6 +19,7 @@ import yaml
 from pydantic import Field
 
 from pvf.preferences import PreferencesRecord
+from pvf.words import word_frequencies
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rank_tests import (
     correlations,
@@ -282,12 +283,8 @@ def with_frequency(table: pd.DataFrame) -> pd.DataFrame:
 
     From the package wordfreq (the extra ``frequency``), without which nothing is added.
     """
-    try:
-        from wordfreq import zipf_frequency
-    except ImportError:
-        return table
-    spelled = map(normalised_target, table["target"])
-    return table.assign(zipf=[float(zipf_frequency(name, "en")) for name in spelled])
+    frequencies = word_frequencies(map(normalised_target, table["target"]))
+    return table if frequencies is None else table.assign(zipf=frequencies)
 
 
 def signed_quantity(columns: Iterable[str]) -> str:
