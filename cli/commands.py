@@ -302,7 +302,7 @@ PARTS = (
     ),
     Spec(
         "pvf social",
-        "Regress the risk of each x on factors of yours: pay, education, share of women, ...",
+        "Regress the risk of each x on social factors: share of women, word frequency, yours.",
         settings=".pvf:SocialSettings",
         run=".pvf:social",
     ),

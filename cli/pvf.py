@@ -154,7 +154,10 @@ class SocialSettings(OutputSettings):
     """Settings of ``tdabias pvf social``."""
 
     run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
-    factors: Path = Field(description="CSV with the columns x,factor,...[,weight]")
+    factors: str = Field(
+        description="bls (US shares of women by occupation), frequency (of words, by the package "
+        "wordfreq), or a CSV with the columns x,factor,...[,weight]"
+    )
     response: Quantity = Field("r", description="what is explained")
     out: Out = Field(None, description="folder for the files (default: RUN/social)")
 
@@ -277,7 +280,7 @@ def risk(settings: RiskSettings) -> Output:
 
 
 def social(settings: SocialSettings) -> Output:
-    """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
+    """Regress the risk of each x on social factors: share of women, word frequency, yours."""
     from matplotlib.figure import Figure
 
     from pvf.plots import plot_regression
@@ -287,8 +290,8 @@ def social(settings: SocialSettings) -> Output:
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")
-    chosen = load_factors(settings.factors)
     by_x = load_report(settings.run).by_x
+    chosen = load_factors(settings.factors, by_x["x"].tolist())
     table = regressions(by_x, chosen, response=settings.response)
     write_csv(folder / "regressions.csv", table)
     for number, name in enumerate(chosen.columns.drop("weight", errors="ignore"), start=1):

@@ -75,13 +75,38 @@ def _section(run: Run, runs: Sequence[Run]) -> Section:
     from .figures import catalogue
 
     record = json.loads(run.record.model_dump_json())
+    parts = page_parts(run, runs, catalogue())
+    if said := _concealed(run):
+        record = _without(record, said)
+        parts["tables"] = {
+            name: table.rename(columns=said).replace(said)
+            for name, table in parts["tables"].items()
+        }
     return Section(
         title=f"tdabias {run.command}: {run.model} ({run.folder.name})",
         findings=_findings_and_remarks(run),
         command=_again(run),
         record=json.dumps(record, indent=1, ensure_ascii=False),
-        **page_parts(run, runs, catalogue()),
+        **parts,
     )
+
+
+def _concealed(run: Run) -> dict[str, str]:
+    """What the page shows in the place of the words of an offensive list, which files keep."""
+    if run.command != "pvf":
+        return {}
+    from pvf.preferences import PreferencesRecord
+
+    return run.record_as(PreferencesRecord).concealed()
+
+
+def _without(value: Any, said: Mapping[str, str]) -> Any:
+    """A record, or a part of it, with other words in the place of some."""
+    if isinstance(value, dict):
+        return {said.get(key, key): _without(item, said) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without(item, said) for item in value]
+    return said.get(value, value) if isinstance(value, str) else value
 
 
 def _findings_and_remarks(run: Run) -> list[tuple[str, Finding]]:

@@ -47,7 +47,7 @@ def plot_signed_means(reports: Mapping[str, RiskReport], *, ax: Axes, label: int
     if len(reports) == 1:
         _name_extremes(ax, first, label)
     ax.set_xticks(range(1, len(reports) + 1), short_names(list(reports)))
-    own, *others = first.preferences.classes
+    own, *others = first.preferences.printed_classes
     ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {own}; < 0: {' or '.join(others)})")
     ax.set_title(_counted(first), fontsize="small")
     return ax
@@ -126,7 +126,7 @@ def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes) ->
     ax.set_yticks(range(len(x)), x)
     ax.set_title(short_name(preferences.model), fontsize="small")
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(f"preference for {preferences.classes[0]}")
+    bar.set_label(f"preference for {preferences.printed_classes[0]}")
     bar.ax.set_ylim(0, 1)
     return ax
 

@@ -88,6 +88,26 @@ class PreferencesRecord(RunRecord):
         lists = [f"{one.name} ({one.source})" for one in (self.words.x, self.words.y)]
         return [*super().reads(), SourceOfRun(name="pvf", source="; ".join(lists))]
 
+    @property
+    def printed(self) -> bool:
+        """Whether words and classes of y may be printed: not those of an offensive list."""
+        return is_printed(self.words.y.name, self.words.y.source)
+
+    def concealed(self) -> dict[str, str]:
+        """What is printed in the place of words, classes and their columns that are not printed.
+
+        Empty for lists that may be printed.
+        """
+        if self.printed:
+            return {}
+        lost = (*self.words.shared_by_classes, *self.words.not_read)
+        words = [*chain.from_iterable(self.read.classes.values()), *lost]
+        said = {word: f"word {number}" for number, word in enumerate(dict.fromkeys(words), start=1)}
+        for number, label in enumerate(self.read.classes, start=1):
+            said[label] = f"class {number}"
+            said |= {f"{part}_{label}": f"{part}_class {number}" for part in ("s", "reference")}
+        return said
+
 
 # -- preferences -----------------------------------------------------------------------------------
 
@@ -171,7 +191,13 @@ class Preferences(Result):
     @property
     def printed(self) -> bool:
         """Whether words and classes of y may be printed: not those of an offensive list."""
-        return is_printed(self.record.words.y.name, self.record.words.y.source)
+        return self.record.printed
+
+    @property
+    def printed_classes(self) -> tuple[str, ...]:
+        """Names of the classes as pictures show them: numbers where they are not printed."""
+        said = self.record.concealed()
+        return tuple(said.get(label, label) for label in self.classes)
 
     def classes_text(self, joint: str) -> str:
         """The names of the classes; their number where they are not printed."""

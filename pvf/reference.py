@@ -104,7 +104,7 @@ def load_reference(
     named = str(source) == BLS
     where = f"`reference` {source}"
     if named:
-        rows = _official_rows()
+        rows = [(where, row) for row in official_rows()]
     else:
         text = read_text(source, setting="reference", named=(BLS,))
         rows = list(csv_objects(text, where, columns=("x",)))
@@ -136,12 +136,18 @@ def load_reference(
     return Reference.of(table, BLS if named else Path(source).name, str(source))
 
 
-def _official_rows() -> list[tuple[str, dict[str, str]]]:
-    """The shares of women by occupation that come with Winogender, as rows of a file."""
+def official_rows() -> list[dict[str, str]]:
+    """The shares of women by occupation that come with Winogender, as rows of a file.
+
+    Returns:
+        Columns ``x women``, per cent.
+
+    Source: US Bureau of Labor Statistics (2015/16), in Rudinger et al. (2018).
+    """
     name = "occupations-stats.tsv"
     columns = ("occupation", "bls_pct_female")
     rows = rows_of(packaged("winogender", name), name, columns=columns, delimiter="\t")
-    return [(name, {"x": row[columns[0]], _WOMEN: row[columns[1]]}) for row in rows]
+    return [{"x": row[columns[0]], _WOMEN: row[columns[1]]} for row in rows]
 
 
 def _shares(

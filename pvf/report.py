@@ -100,15 +100,9 @@ class RiskReport(Addition):
         if self.preferences.printed:
             return self
         record = self.preferences.record
-        number = {label: f"class {n}" for n, label in enumerate(self.preferences.classes, start=1)}
-        by_x = self.by_x.rename(
-            columns={
-                f"{part}_{label}": f"{part}_{said}"
-                for part in ("s", "reference")
-                for label, said in number.items()
-            }
-        )
-        classes = {number[label]: members for label, members in record.read.classes.items()}
+        said = record.concealed()
+        by_x = self.by_x.rename(columns=said)
+        classes = {said[label]: members for label, members in record.read.classes.items()}
         read = record.read.model_copy(update={"classes": classes})
         words = (
             "words_not_read", "words_shared_by_classes", "words_that_begin_others"
@@ -118,7 +112,7 @@ class RiskReport(Addition):
         return replace(
             self,
             preferences=self.preferences.with_record(read=read),
-            by_x=by_x.assign(toward=by_x["toward"].map(number)),
+            by_x=by_x.assign(toward=by_x["toward"].map(said)),
             controls=controls | {name: [None] * count for name, count in counts.items()},
         )
 

@@ -1,34 +1,54 @@
-"""Least squares of the risk of occupations on a user's factors; see docs/method/pvf.md.
+"""Least squares of the risk of words on social factors; see docs/method/pvf.md.
 
 Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figures 9 and 12-15.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pvf.words import numbers_by_x
+from pvf.reference import BLS, official_rows
+from pvf.words import numbers_by_x, word_frequencies
 from tda_bias.stats.least_squares import least_squares, with_intercept
 from tda_bias.types import InputError
 
 WEIGHT = "weight"
+FREQUENCY = "frequency"
+_WOMEN, _ZIPF = "share of women, %", "word frequency, Zipf scale"
 
 
-def load_factors(path: str | Path) -> pd.DataFrame:
-    """Read a CSV with the columns ``x``, one or more factors, and perhaps ``weight``.
+def load_factors(source: str | Path, x: Sequence[str]) -> pd.DataFrame:
+    """The factors of words x: a named one, or those of a file.
 
-    Each x has a row, NaN where the file has nothing. A weight of 0 leaves an x out.
+    Args:
+        source: ``bls``, the official US share of women by occupation in per cent, which ships;
+            ``frequency``, how often a word is written, from the package wordfreq; or a CSV with the
+            columns ``x``, one or more factors, and perhaps ``weight``.
+        x: The words that were measured.
+
+    Returns:
+        A row per word, NaN where the source has nothing. A weight of 0 leaves a word out.
 
     Raises:
-        InputError: as ``numbers_by_x``, or if there is no factor.
+        InputError: as ``numbers_by_x``, if there is no factor, or if wordfreq is not installed.
     """
-    table = numbers_by_x(path, "factors", ("x",))
+    if source == BLS:
+        shares = {row["x"]: float(row["women"]) for row in official_rows()}
+        return pd.DataFrame({_WOMEN: shares})
+    if source == FREQUENCY:
+        frequencies = word_frequencies(x)
+        if frequencies is None:
+            raise InputError("`factors` frequency needs wordfreq; pip install 'tdabias[frequency]'")
+        table = pd.DataFrame({_ZIPF: frequencies}, index=list(x))
+        return table.where(table > 0)  # a word of no list has no logarithm
+    table = numbers_by_x(source, "factors", ("x",))
     if set(table) <= {WEIGHT}:
-        raise InputError(f"`factors` {path} must have the columns x,factor,...[,weight]")
+        raise InputError(f"`factors` {source} must have the columns x,factor,...[,weight]")
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -217,6 +217,18 @@ def load_x_weights(path: str | Path, x: Sequence[str]) -> tuple[np.ndarray, list
     if len(missing) == len(x):
         raise InputError(f"`x_weights` {path} has none of the words; the first is {x[0]!r}")
     return weights.reindex(list(x), fill_value=0.0).to_numpy(), missing
+
+
+def word_frequencies(words: Iterable[str]) -> list[float] | None:
+    """Zipf frequencies: log10 of occurrences in a billion English words, 0 where there are none.
+
+    From the package wordfreq (the extra ``frequency``); None where it is not installed.
+    """
+    try:
+        from wordfreq import zipf_frequency
+    except ImportError:
+        return None
+    return [float(zipf_frequency(word, "en")) for word in words]
 
 
 def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.DataFrame:

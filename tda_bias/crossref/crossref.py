@@ -18,7 +18,8 @@ import pandas as pd
 import yaml
 from pydantic import Field
 
-from pvf.words import load_words
+from pvf.preferences import PreferencesRecord
+from pvf.words import load_words, word_frequencies
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rank_tests import (
     correlations,
@@ -306,12 +307,8 @@ def with_frequency(table: pd.DataFrame) -> pd.DataFrame:
 
     From the package wordfreq (the extra ``frequency``), without which nothing is added.
     """
-    try:
-        from wordfreq import zipf_frequency
-    except ImportError:
-        return table
-    spelled = map(normalised_target, table["target"])
-    return table.assign(zipf=[float(zipf_frequency(name, "en")) for name in spelled])
+    frequencies = word_frequencies(map(normalised_target, table["target"]))
+    return table if frequencies is None else table.assign(zipf=frequencies)
 
 
 def signed_quantity(columns: Iterable[str]) -> str:
@@ -347,7 +344,10 @@ class WordScores:
                 way_out = "run `tdabias unqover` again"
             raise InputError(f"{folder} has no {_BY_X}; {way_out}")
         columns = {"x": str, **dict.fromkeys(_RISKS, float), "s_.+": float}
-        return cls(run.table(_BY_X, columns), run.record)
+        by_x = run.table(_BY_X, columns)
+        if run.has("words.parquet"):  # of pvf: classes of an offensive list have numbers
+            by_x = by_x.rename(columns=run.record_as(PreferencesRecord).concealed())
+        return cls(by_x, run.record)
 
 
 _PREFERENCES = ("log_odds", "abs_log_odds", "beta", "abs_beta")

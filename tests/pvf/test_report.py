@@ -20,9 +20,11 @@ from pvf.report import (
 from pvf.risk import decompose
 from pvf.tables import risk_items
 from pvf.words import Template, load_classes, packaged
-from tda_bias.store.run import open_run
+from tda_bias.crossref.crossref import WordScores
+from tda_bias.store.run import open_run, with_parts
 from tda_bias.types import InputError
 from tdabias_cli.main import run
+from tdabias_cli.report import _section
 from tests.support.preferences import as_published, made_up, renamed
 
 
@@ -178,6 +180,14 @@ def test_an_offensive_list_is_kept_in_files_and_never_printed(tmp_path, capsys):
         assert run(["show", str(tmp_path), *options]) == 0
         texts.append(capsys.readouterr().out)
     assert "7 classes of disability" in texts[3]
+    # Pictures, the page with its record and tables, LaTeX, and tables that are joined with heads.
+    assert run(["figures", str(tmp_path), "--as", "svg", "--out", str(tmp_path / "drawn")]) == 0
+    texts += [path.read_text() for path in (tmp_path / "drawn").iterdir()]
+    [opened] = with_parts([tmp_path])
+    section = _section(opened, [opened])
+    texts += [section.record, *(table.to_csv() for table in section.tables.values())]
+    assert "s_class 1" in section.tables["by_x"]
+    texts.append(" ".join(map(str, WordScores.load(tmp_path).by_x.columns)))
     assert "class 3" in "".join(texts)
     printed = "\n".join(texts).lower()
     assert [name for name in names if name in printed] == []

@@ -1,3 +1,7 @@
+import sys
+from importlib.resources import files
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,7 +54,7 @@ def write(tmp_path, text):
 )
 def test_a_malformed_table_is_refused_with_its_line(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
-        load_factors(write(tmp_path, text))
+        load_factors(write(tmp_path, text), ())
 
 
 def test_every_factor_alone_and_all_together(tmp_path):
@@ -63,7 +67,7 @@ def test_every_factor_alone_and_all_together(tmp_path):
     path = tmp_path / "f.csv"
     table.to_csv(path, index=False)
     by_x = pd.DataFrame({"x": [*words, "other"], "r": generator.uniform(size=13)})
-    factors = load_factors(path)
+    factors = load_factors(path, words)
     assert np.isnan(factors.loc["job3", "share"])
     assert factors["weight"].to_dict() == pytest.approx(
         dict(zip(words, table["weight"], strict=True))
@@ -88,4 +92,30 @@ def test_every_factor_alone_and_all_together(tmp_path):
 def test_factors_that_cannot_be_fitted_are_refused(tmp_path, text, message):
     by_x = pd.DataFrame({"x": [f"job{i}" for i in range(9)], "r": np.arange(9.0)})
     with pytest.raises(InputError, match=message):
-        regressions(by_x, load_factors(write(tmp_path, f"x,pay\n{text}")))
+        regressions(by_x, load_factors(write(tmp_path, f"x,pay\n{text}"), ()))
+
+
+def test_the_official_shares_of_women_need_no_file():
+    table = pd.read_csv(
+        files("tda_bias.data") / "pairs/winogender/occupations-stats.tsv", sep="\t"
+    ).set_index("occupation")["bls_pct_female"]
+    factors = load_factors("bls", ())
+    assert list(factors) == ["share of women, %"]
+    assert factors.iloc[:, 0].to_dict() == table.to_dict()
+    words = [*table.index[:20], "else"]
+    r = np.random.default_rng(0).uniform(size=21)
+    found = regressions(pd.DataFrame({"x": words, "r": r}), factors).iloc[0]
+    assert found["n"] == 20
+    assert found["slope"] == pytest.approx(np.polyfit(table.iloc[:20], r[:20], 1)[0])
+
+
+def test_word_frequencies_come_from_wordfreq_or_say_how(monkeypatch):
+    zipf = {"nurse": 4.6, "smith": 0.0}  # 0: in no list
+    package = SimpleNamespace(zipf_frequency=lambda word, language: zipf[word])
+    monkeypatch.setitem(sys.modules, "wordfreq", package)
+    found = load_factors("frequency", ["nurse", "smith"])["word frequency, Zipf scale"]
+    assert found["nurse"] == 4.6
+    assert np.isnan(found["smith"])
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    with pytest.raises(InputError, match=r"needs wordfreq; pip install 'tdabias\[frequency\]'"):
+        load_factors("frequency", ["nurse"])
