@@ -13,10 +13,10 @@ from tda_bias.show.text import counted
 from tda_bias.sources import HUB
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
-from unqover.bbq.answers import GivenAnswers, answers_table
+from unqover.bbq.answers import GivenAnswers
 from unqover.bbq.controls import control_table
 from unqover.bbq.items import BBQSet
-from unqover.bbq.scores import item_table, scores
+from unqover.bbq.scores import answers_table, item_table, scores
 from unqover.config import BBQConfig
 
 ANSWERS = "answers.jsonl"

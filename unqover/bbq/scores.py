@@ -113,6 +113,18 @@ def _first(item: BBQItem) -> float:
     return float("nan") if item.first is None else float(item.first == item.target)
 
 
+def answers_table(items: pd.DataFrame) -> pd.DataFrame:
+    """The file of answers of items from ``item_table``, as ``read_answers`` reads it.
+
+    Items without an answer are left out.
+    """
+    first = items[items["scoring"] == items["scoring"].iloc[0]]
+    answered = first[first["answer"] >= 0]
+    columns = {"category": "category", "id": "example_id", "answer": "answer"}
+    table: pd.DataFrame = answered[[*columns]].rename(columns=columns).reset_index(drop=True)
+    return table
+
+
 # -- measures --------------------------------------------------------------------------------------
 
 
