@@ -95,7 +95,12 @@ def _crows_of_language(name: str, data: Data) -> PairSet:
     text, content = _text_and_bytes(path)
     rows = rows_of(text, str(path), columns=("id", *_CROWS_COLUMNS))
     comparable = [row for row in rows if _is_comparable(row)]
-    pairs = crows_pairs(((f"{path} pair {row['id']}", row) for row in comparable), name)
+    # Nothing is known of writers: pairs are the sample.
+    own = (
+        (f"{path} pair {row['id']}", {**row, "anon_writer": f"pair {row['id']}"})
+        for row in comparable
+    )
+    pairs = crows_pairs(own, name)
     left_out = tuple(row["id"] for row in rows if not _is_comparable(row))
     return PairSet(name, pairs, str(path), hash_of(content), left_out=left_out)
 
