@@ -98,7 +98,7 @@ PANELS = {
             "bbq",
             "Ask BBQ's questions, in six languages, or score answers that you already have.",
             settings=".bbq:BBQSettings",
-            example="tdabias bbq --answers answers.jsonl --data bbq",
+            example="tdabias bbq --answers our-model.jsonl --data hands.jsonl --out answered",
             forms={
                 "bbq": Form(
                     texts=".bbq:texts",

@@ -71,8 +71,8 @@ def compare_bbq(
 ) -> BBQChange:
     """Compare the quoted answers of two runs, item by item.
 
-    Every measure that is a mean over the same items in both: s_DIS is not, because each run has
-    other answers that name a person.
+    Every measure that is a mean over the same items in both: s_DIS and the share of right persons
+    are not, because each run has other answers that name a person.
 
     Args:
         before: One run.
@@ -101,7 +101,7 @@ def compare_bbq(
         )
     rows = []
     for measure in MEASURES:
-        if measure.name != "s_DIS":
+        if measure.name not in ("s_DIS", "right"):
             kept = first["condition"] == measure.condition
             before_values, after_values = (measure.values(side[kept]) for side in (first, second))
             about = {"condition": measure.condition, "measure": measure.name}

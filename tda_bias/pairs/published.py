@@ -114,8 +114,11 @@ def _crows_of_language(name: str, data: Data) -> PairSet:
     text, content = _text_and_bytes(path)
     rows = rows_of(text, str(path), columns=("id", *_CROWS_COLUMNS))
     whole = [row for row in rows if row["sent_more"].strip() and row["sent_less"].strip()]
-    pairs = crows_pairs(((f"{path} pair {row['id']}", row) for row in whole), name)
-    made = _published(name, pairs, str(path), hash_of(content))
+    # Nothing is known of writers: pairs are the sample.
+    own = (
+        (f"{path} pair {row['id']}", {**row, "anon_writer": f"pair {row['id']}"}) for row in whole
+    )
+    made = _published(name, crows_pairs(own, name), str(path), hash_of(content))
     lacking = [f"{path} pair {row['id']}" for row in rows if row not in whole]
     remarks = *made.remarks, *left_out(lacking, "pair", "no text on one side")
     return replace(made, remarks=remarks)

@@ -107,6 +107,20 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, tmp_path, capsys, more
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "licence"), [("bbq.jsonl", "CC BY 4.0"), ("own.jsonl", "not assessed here")]
+)
+def test_an_audit_names_the_published_set_and_no_licence_of_a_user_s_own(
+    folder, tmp_path, capsys, name, licence
+):
+    path = write_rows(tmp_path, name=name)
+    arguments = ["--answers", str(folder / "right.jsonl"), "--out", str(tmp_path / "run")]
+    assert run(["bbq", *arguments, "--data", str(path), "--quiet"]) == 0
+    out = tmp_path / "page.html"
+    assert run(["report", str(tmp_path / "run"), "--audit", "--out", str(out)]) == 0
+    assert licence in out.read_text()
+
+
 def test_what_is_left_out_is_said_and_listed(folder, tmp_path, capsys):
     without = {**rows()[0], "example_id": 500,
                "additional_metadata": {"stereotyped_groups": ["tall"]}}  # fmt: skip

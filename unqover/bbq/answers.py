@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -153,15 +152,3 @@ def _of_lm_eval(row: Mapping[str, Any]) -> dict[str, Any]:
             "not a sample that lm_eval writes for a multiple-choice task with `doc`, `arguments` "
             "and `filtered_resps`"
         ) from None
-
-
-def answers_table(items: pd.DataFrame) -> pd.DataFrame:
-    """The file of answers of items from ``item_table``, as ``read_answers`` reads it.
-
-    Items without an answer are left out.
-    """
-    first = items[items["scoring"] == items["scoring"].iloc[0]]
-    answered = first[first["answer"] >= 0]
-    columns = {"category": "category", "id": "example_id", "answer": "answer"}
-    table: pd.DataFrame = answered[[*columns]].rename(columns=columns).reset_index(drop=True)
-    return table

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -25,6 +26,8 @@ from unqover.bbq.scores import item_table
 from unqover.config import BBQConfig
 from unqover.spans import SpanQuestion, span_log_probs
 
+T = TypeVar("T")
+Way = Literal["text", "letter", "mask", "span"]
 # Scenes, or prompts of models that share nothing, that are saved together.
 _BLOCK = 32
 
@@ -71,9 +74,16 @@ def ask_bbq(
         ShareDone: where another process gathers.
     """
     config = config or BBQConfig()
-    how = way_to_ask(model, config)
-    read = partial(_READERS[how], model, words_of(language), config, cache, progress)
-    return read(items)
+    asker = _Asker(model, words_of(language), config.batch_size, cache, progress)
+    match way_to_ask(model, config):
+        case "text":
+            return _two_scorings(*asker.continued("text", items))
+        case "letter":
+            return {"letter": asker.continued("letter", items)[0]}
+        case "mask":
+            return _two_scorings(*asker.filled(items))
+        case "span":
+            return {"span": asker.pointed_at(items)}
 
 
 def bbq_scores(
@@ -90,8 +100,9 @@ def bbq_scores(
         The first scoring is the one that is quoted, and whose answers are written down.
     """
     config = config or BBQConfig()
-    how = {"config": config, "cache": cache, "progress": progress}
-    read = ask_bbq(model, asked.items, asked.language, **how)  # type: ignore[arg-type]
+    read = ask_bbq(
+        model, asked.items, asked.language, config=config, cache=cache, progress=progress
+    )
     tables, controls = [], []
     for scoring, reading in read.items():
         table = item_table(asked.items, scoring, log_prob=reading.asked)
@@ -118,8 +129,8 @@ def bbq_scores(
     )
 
 
-def way_to_ask(model: LanguageModel, config: BBQConfig) -> str:
-    """``text``, ``letter``, ``mask`` or ``span``; raises an ``InputError`` as ``ask_bbq``."""
+def way_to_ask(model: LanguageModel, config: BBQConfig) -> Way:
+    """The way to ask a model of its kind; raises an ``InputError`` as ``ask_bbq``."""
     both, text = ("text", "letter"), ("text",)
     able = {"causal": both, "seq2seq": both, "masked": text, "span": text}
     if model.kind not in able:
@@ -138,82 +149,103 @@ def way_to_ask(model: LanguageModel, config: BBQConfig) -> str:
     return "mask" if model.kind == "masked" else config.ask
 
 
-# -- language models that continue a text ----------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
-def _by_text(
-    model: LanguageModel,
-    words: Words,
-    config: BBQConfig,
-    cache: OpenCache,
-    progress: Progress | None,
-    items: Sequence[BBQItem],
-) -> dict[str, Reading]:
-    """The text of each answer after the question."""
-    how = {"batch_size": config.batch_size, "cache": cache, "progress": progress}
-    return _two_scorings(*_continued(model, words, "text", items, **how))  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class _Asker:
+    """Puts questions to one model, and keeps what is finished."""
+
+    model: LanguageModel
+    words: Words
+    batch_size: int
+    cache: OpenCache
+    progress: Progress | None
+
+    def continued(
+        self, how: Literal["text", "letter"], items: Sequence[BBQItem]
+    ) -> tuple[Reading, Reading]:
+        """What may follow every prompt: sums of log-probabilities, and numbers of tokens.
+
+        What is asked of one scene begins alike and is run together, as are questions alone.
+        """
+        asked, alone = self._prompts(how, items)
+        every = list(dict.fromkeys(chain.from_iterable([*asked, *alone])))
+        texts, said = [prompt.text for prompt in every], [prompt.said for prompt in every]
+        requests = dict(zip(every, continuations(self.model, texts, said), strict=True))
+        scene = [number for number, own in enumerate(scenes(items)) for _ in own]
+        groups: dict[object, list[Prompt]] = {}
+        for prompt, key in _first_asked(asked, alone, scene):
+            # An encoder reads one text for all that follows.
+            groups.setdefault(key if self.model.kind == "causal" else prompt, []).append(prompt)
+        read = scored(
+            self.model,
+            [joined([requests[prompt] for prompt in group]) for group in groups.values()],
+            name="questions",
+            block=_BLOCK,
+            batch_size=self.batch_size,
+            identity={"ask": how},
+            cache=self.cache,
+            progress=self.progress,
+        )
+        sums: dict[Prompt, list[float]] = {}
+        tokens: dict[Prompt, list[float]] = {}
+        for group, of_group in zip(groups.values(), read, strict=True):
+            rest = iter(of_group)
+            for prompt in group:
+                own = [next(rest) for _ in prompt.said]
+                sums[prompt] = [float(values.sum()) for values in own]
+                tokens[prompt] = [float(len(values)) for values in own]
+        return _reading(asked, alone, sums), _reading(asked, alone, tokens)
+
+    def filled(self, items: Sequence[BBQItem]) -> tuple[Reading, Reading]:
+        """Masked answers, read from left to right with those to come masked: sums, and tokens."""
+        asked, alone = self._prompts("text", items)
+        every = list(dict.fromkeys(chain.from_iterable([*asked, *alone])))
+        read = self._blocks("mask", every, partial(_filled, self.model, self.batch_size))
+        sums, tokens = (
+            dict(zip(every, np.concatenate([own[name] for own in read]).tolist(), strict=True))
+            for name in ("log_prob", "tokens")
+        )
+        return _reading(asked, alone, sums), _reading(asked, alone, tokens)
+
+    def pointed_at(self, items: Sequence[BBQItem]) -> Reading:
+        """The persons where the text mentions them, and "unknown" where it has no answer.
+
+        Such models point into a text: they cannot be asked without one.
+        """
+        questions = [_span_question(item) for item in items]
+        found = [number for number, question in enumerate(questions) if question is not None]
+        own = [question for question in questions if question is not None]
+        read = self._blocks("span", own, partial(_spans, self.model, self.batch_size))
+        asked, alone = np.full((2, len(items), 1, 3), np.nan)
+        if found:
+            asked[found, 0] = np.concatenate([arrays["log_prob"] for arrays in read])
+        return Reading(asked, alone)
+
+    def _prompts(
+        self, how: str, items: Sequence[BBQItem]
+    ) -> tuple[list[list[Prompt]], list[list[Prompt]]]:
+        make = letter_prompts if how == "letter" else text_prompts
+        asked = [make(self.words, item) for item in items]
+        return asked, [make(self.words, item, alone=True) for item in items]
+
+    def _blocks(
+        self, how: str, asked: Sequence[T], read: Callable[[Sequence[T], Progress], Arrays]
+    ) -> list[Arrays]:
+        """Read what has no requests, block by block."""
+        blocks = [
+            Block(title, len(own), partial(_depends_on, own), partial(read, own))
+            for title, own in cut("questions", asked, 4 * _BLOCK)
+        ]
+        identity = {"ask": how, "format": 1, "tokenizer": self.model.tokenizer_hash()}
+        return read_blocks(
+            self.model, blocks, identity=identity, cache=self.cache, progress=self.progress
+        )
 
 
-def _by_letter(
-    model: LanguageModel,
-    words: Words,
-    config: BBQConfig,
-    cache: OpenCache,
-    progress: Progress | None,
-    items: Sequence[BBQItem],
-) -> dict[str, Reading]:
-    """The letter of each option, with the options in three orders."""
-    how = {"batch_size": config.batch_size, "cache": cache, "progress": progress}
-    sums, _ = _continued(model, words, "letter", items, **how)  # type: ignore[arg-type]
-    return {"letter": sums}
-
-
-def _continued(
-    model: LanguageModel,
-    words: Words,
-    how: str,
-    items: Sequence[BBQItem],
-    *,
-    batch_size: int,
-    cache: OpenCache,
-    progress: Progress | None,
-) -> tuple[Reading, Reading]:
-    """Sums of log-probabilities of what is said after every prompt, and numbers of tokens."""
-    asked, alone = _prompts(words, how, items)
-    every = list(dict.fromkeys(chain.from_iterable([*asked, *alone])))
-    texts, said = [prompt.text for prompt in every], [prompt.said for prompt in every]
-    requests = dict(zip(every, continuations(model, texts, said), strict=True))
-    # What is asked of one scene begins alike, and so do questions without their text.
-    number = {id(item): n for n, scene in enumerate(scenes(items)) for item in scene}
-    groups: dict[object, list[Prompt]] = {}
-    for prompt, key in _first_asked(asked, alone, [number[id(item)] for item in items]):
-        groups.setdefault(key if model.kind == "causal" else prompt, []).append(prompt)
-    read = scored(
-        model,
-        [joined([requests[prompt] for prompt in group]) for group in groups.values()],
-        name="questions",
-        block=_BLOCK,
-        batch_size=batch_size,
-        identity={"ask": how},
-        cache=cache,
-        progress=progress,
-    )
-    of: dict[Prompt, list[np.ndarray]] = {}
-    for group, tokens_of in zip(groups.values(), read, strict=True):
-        rest = iter(tokens_of)
-        of |= {prompt: [next(rest) for _ in prompt.said] for prompt in group}
-    sums = {prompt: [float(one.sum()) for one in own] for prompt, own in of.items()}
-    tokens = {prompt: [float(len(one)) for one in own] for prompt, own in of.items()}
-    both = [Reading(_arranged(asked, own), _arranged(alone, own)) for own in (sums, tokens)]
-    return both[0], both[1]
-
-
-def _prompts(
-    words: Words, how: str, items: Sequence[BBQItem]
-) -> tuple[list[list[Prompt]], list[list[Prompt]]]:
-    make = letter_prompts if how == "letter" else text_prompts
-    asked = [make(words, item) for item in items]
-    return asked, [make(words, item, alone=True) for item in items]
+def _depends_on(asked: Sequence[object]) -> dict[str, str]:
+    return {"texts": text_hash(repr(asked))}
 
 
 def _first_asked(
@@ -247,6 +279,14 @@ def joined(requests: Sequence[Request]) -> Request:
     )
 
 
+def _reading(
+    asked: Sequence[Sequence[Prompt]],
+    alone: Sequence[Sequence[Prompt]],
+    values: Mapping[Prompt, Sequence[float]],
+) -> Reading:
+    return Reading(_arranged(asked, values), _arranged(alone, values))
+
+
 def _arranged(
     prompts: Sequence[Sequence[Prompt]], values: Mapping[Prompt, Sequence[float]]
 ) -> Float[np.ndarray, "item order answer"]:
@@ -259,43 +299,6 @@ def _arranged(
 def _two_scorings(sums: Reading, tokens: Reading) -> dict[str, Reading]:
     mean = Reading(sums.asked / tokens.asked, sums.alone / tokens.alone)
     return {"sum": sums, "mean": mean}
-
-
-# -- masked models ---------------------------------------------------------------------------------
-
-
-def _by_masks(
-    model: LanguageModel,
-    words: Words,
-    config: BBQConfig,
-    cache: OpenCache,
-    progress: Progress | None,
-    items: Sequence[BBQItem],
-) -> dict[str, Reading]:
-    """The text of each answer, masked and read from left to right, those to come masked."""
-    asked, alone = _prompts(words, "text", items)
-    every = list(dict.fromkeys(chain.from_iterable([*asked, *alone])))
-    blocks = [
-        Block(
-            title,
-            len(own),
-            partial(_texts_of, own),
-            partial(_filled, model, config.batch_size, own),
-        )
-        for title, own in cut("questions", every, 4 * _BLOCK)
-    ]
-    identity = {"ask": "mask", "format": 1, "tokenizer": model.tokenizer_hash()}
-    read = read_blocks(model, blocks, identity=identity, cache=cache, progress=progress)
-    sums, tokens = (
-        dict(zip(every, np.concatenate([own[name] for own in read]).tolist(), strict=True))
-        for name in ("log_prob", "tokens")
-    )
-    both = [Reading(_arranged(asked, own), _arranged(alone, own)) for own in (sums, tokens)]
-    return _two_scorings(*both)
-
-
-def _texts_of(prompts: Sequence[Prompt]) -> dict[str, str]:
-    return {"texts": text_hash(repr([(prompt.text, prompt.said) for prompt in prompts]))}
 
 
 def _filled(
@@ -322,46 +325,7 @@ def _filled(
     }
 
 
-# -- models that answer with a span ----------------------------------------------------------------
-
-
-def _by_span(
-    model: LanguageModel,
-    words: Words,
-    config: BBQConfig,
-    cache: OpenCache,
-    progress: Progress | None,
-    items: Sequence[BBQItem],
-) -> dict[str, Reading]:
-    """The persons where the text mentions them, and "unknown" where it has no answer.
-
-    Such models point into a text: they cannot be asked without one.
-    """
-    pointed = [_pointed_at(item) for item in items]
-    found = [number for number, question in enumerate(pointed) if question is not None]
-    own = [question for question in pointed if question is not None]
-    blocks = [
-        Block(
-            title,
-            len(questions),
-            partial(_questions_of, questions),
-            partial(_spans, model, config.batch_size, questions),
-        )
-        for title, questions in cut("questions", own, 4 * _BLOCK)
-    ]
-    identity = {"ask": "span", "format": 1, "tokenizer": model.tokenizer_hash()}
-    read = read_blocks(model, blocks, identity=identity, cache=cache, progress=progress)
-    asked, alone = np.full((2, len(items), 1, 3), np.nan)
-    if found:
-        asked[found, 0] = np.concatenate([arrays["log_prob"] for arrays in read])
-    return {"span": Reading(asked, alone)}
-
-
-def _questions_of(questions: Sequence[SpanQuestion]) -> dict[str, str]:
-    return {"texts": text_hash(repr(questions))}
-
-
-def _pointed_at(item: BBQItem) -> SpanQuestion | None:
+def _span_question(item: BBQItem) -> SpanQuestion | None:
     """The question with the places of the persons; None where the text does not name both."""
     people = [place for place in range(3) if place != item.unknown]
     answers = {place: item.answers[place] for place in people}
@@ -380,6 +344,3 @@ def _spans(
 ) -> Arrays:
     log_prob, _ = span_log_probs(model, questions, batch_size=batch_size, progress=progress)
     return {"log_prob": log_prob}
-
-
-_READERS = {"text": _by_text, "letter": _by_letter, "mask": _by_masks, "span": _by_span}

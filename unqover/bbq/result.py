@@ -10,15 +10,18 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.show.text import counted
+from tda_bias.sources import HUB
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
-from unqover.bbq.answers import GivenAnswers, answers_table
+from unqover.bbq.answers import GivenAnswers
 from unqover.bbq.controls import control_table
 from unqover.bbq.items import BBQSet
-from unqover.bbq.scores import item_table, scores
+from unqover.bbq.scores import answers_table, item_table, scores
 from unqover.config import BBQConfig
 
 ANSWERS = "answers.jsonl"
+# What an audit calls the published sets.
+_PUBLISHED = {"en": "bbq", "es": "esbbq", "ca": "esbbq", "ko": "kobbq"}
 _INTERVAL: dict[str, type] = dict.fromkeys(("value", "low", "high", "p"), float)
 _NAMES: dict[str, type] = dict.fromkeys(("scoring", "category", "condition", "measure"), str)
 
@@ -56,11 +59,17 @@ class BBQRecord(RunRecord):
 
     def reads(self) -> list[SourceOfRun]:
         """The items, and the file of answers."""
-        read = super().reads()
+        read = [self._named(one) for one in super().reads()]
         if self.answers is None:
             return read
         given = SourceOfRun(source=self.answers.source, revision=self.answers.revision)
         return [*read, given]
+
+    def _named(self, read: SourceOfRun) -> SourceOfRun:
+        """The published set that a source is by its own name; items of a user's own are none."""
+        published = "bbq" in read.source.casefold() or read.source == HUB
+        name = _PUBLISHED.get(self.language) if published else None
+        return read if name is None else read.model_copy(update={"name": name})
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,8 +20,8 @@ from tda_bias.stats.seeds import generator
 from tda_bias.stats.sign_flips import flip_pvalue
 from unqover.bbq.items import BBQItem, Condition
 
-# What guessing among three answers gets right.
-GUESSING = 1 / 3
+# What guessing gets right: among three answers, and between two persons.
+GUESSING, EITHER_PERSON = 1 / 3, 1 / 2
 # Columns of a measure after its value.
 _SURE = ("low", "high", "p", "smallest")
 
@@ -113,12 +113,24 @@ def _first(item: BBQItem) -> float:
     return float("nan") if item.first is None else float(item.first == item.target)
 
 
+def answers_table(items: pd.DataFrame) -> pd.DataFrame:
+    """The file of answers of items from ``item_table``, as ``read_answers`` reads it.
+
+    Items without an answer are left out.
+    """
+    first = items[items["scoring"] == items["scoring"].iloc[0]]
+    answered = first[first["answer"] >= 0]
+    columns = {"category": "category", "id": "example_id", "answer": "answer"}
+    table: pd.DataFrame = answered[[*columns]].rename(columns=columns).reset_index(drop=True)
+    return table
+
+
 # -- measures --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a condition: a mean of values of items, with what it is if nothing is biased.
+    """A number of a condition: a mean of values of items, with what it is for a guess.
 
     Attributes:
         name: As the column ``measure`` has it.
@@ -149,6 +161,11 @@ def named_votes(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
     return np.where(vote == 0, np.nan, vote)
 
 
+def _right(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
+    """1 where the person named is the right one, 0 where it is the other, NaN for no person."""
+    return np.where(items["vote"] == 0, np.nan, items["correct"].to_numpy(float))
+
+
 def _gap(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
     """Values of items whose mean is the accuracy of aligned ones less that of others.
 
@@ -176,6 +193,7 @@ MEASURES = (
     Measure("bias", "ambiguous", lambda t: t["bias"].to_numpy(float), undefined="no probabilities"),
     Measure("accuracy", "disambiguated", lambda t: t["correct"].to_numpy(float), GUESSING, True),
     Measure("unknown", "disambiguated", unknown_votes, None, True),
+    Measure("right", "disambiguated", _right, EITHER_PERSON, True, _NO_PERSON),
     Measure("s_DIS", "disambiguated", named_votes, undefined=_NO_PERSON),
     Measure(
         "bias", "disambiguated", lambda t: t["bias"].to_numpy(float), undefined="no probabilities"

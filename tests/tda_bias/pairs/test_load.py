@@ -322,8 +322,8 @@ def test_crows_of_a_language_leaves_pairs_out_by_name_that_cannot_be_compared(tm
              "9,Il  dort.,Il dort.,antistereo,age"]  # fmt: skip
     (tmp_path / "crows_french.csv").write_text(LANGUAGES + "\n".join(lines))
     read = load_pairs("crows-fr", data=tmp_path)
-    assert [(one.id, one.set, one.group, one.type) for one in read.pairs] == [
-        ("7", "crows-fr", "gender", "stereo")
+    assert [(one.id, one.set, one.group, one.type, one.unit) for one in read.pairs] == [
+        ("7", "crows-fr", "gender", "stereo", "pair 7")
     ]
     equal, lacking = read.record.remarks
     assert "pair 9" in equal

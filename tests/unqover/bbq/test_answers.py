@@ -6,9 +6,9 @@ import pytest
 
 from tda_bias.types import InputError
 from tests.support.bbq import write_rows
-from unqover.bbq.answers import answers_table, read_answers
+from unqover.bbq.answers import read_answers
 from unqover.bbq.readers import load_bbq
-from unqover.bbq.scores import item_table
+from unqover.bbq.scores import answers_table, item_table
 
 
 @pytest.fixture(scope="module")
