@@ -206,6 +206,12 @@ PANELS = {
                     load="tda_bias.comparison.beta_agreement:BetaAgreement.load",
                     shown="tda_bias.comparison.shown:beta_shown",
                 ),
+                "compare samples": Form(
+                    texts=".compare:samples",
+                    compute=".compare:scores",
+                    load="tda_bias.comparison.samples:SampleComparison.load",
+                    shown="tda_bias.comparison.shown:samples_shown",
+                ),
             },
         ),
     ),

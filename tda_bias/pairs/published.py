@@ -139,9 +139,10 @@ def _winobias(data: Data) -> PairSet:
     else:
         texts = [text_of(path) for path in _winobias_paths(Path(source))]
     where = "WinoBias" if data is None else source
-    pairs = _winobias_pairs(*texts[:2], "type1", where) + _winobias_pairs(
-        *texts[2:], "type2", where
-    )
+    pairs = [
+        *_winobias_pairs(texts[0], texts[1], "type1", where),
+        *_winobias_pairs(texts[2], texts[3], "type2", where),
+    ]
     uneven = frozenset(pair.id for pair in pairs if _is_uneven(pair))
     if 2 * len(uneven) > len(pairs):
         raise InputError(
