@@ -91,13 +91,8 @@ def options_of(command: click.Command) -> set[str]:
 def test_an_option_that_a_page_names_is_one_of_a_command(page):
     known = set().union(*(options_of(loaded(name)) for name in COMMANDS))
     known |= {"--help", "--version", "--install-completion"}
-    known |= {
-        "--include_path",
-        "--log_samples",
-        "--metadata",
-        "--model_args",
-        "--tasks",
-    }  # of lm_eval
+    known |= {"--include_path", "--log_samples", "--metadata", "--model_args"}  # of lm_eval
+    known |= {"--output_path", "--tasks"}
     text = page.read_text(encoding="utf-8")
     # Other programs' options, what changed in the past, and the worked example of a new command.
     text = re.sub(r"pip install [^`\n]*|(torchrun|accelerate) [^`\n]*?-m ", "", text)
