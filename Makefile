@@ -8,7 +8,7 @@ RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint docs pages gallery architectures bench figures reproduce-gpt2 baselines clean
+.PHONY: demo test test-all lint docs pages gallery architectures bench figures reproduce-gpt2 baselines release clean
 
 $(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -77,6 +77,10 @@ architectures: $(INSTALLED)
 # The stored pictures of tests/tda_bias/plots/test_images.py, drawn anew: look at them before you commit.
 baselines: $(INSTALLED)
 	$(BIN)/python -m pytest tests/tda_bias/plots/test_images.py --mpl-generate-path=tests/tda_bias/plots/baseline
+
+# The wheel, checked and tried in an empty environment: what a tag publishes (.github/workflows/release.yml).
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build site *.egg-info

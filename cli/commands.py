@@ -232,6 +232,12 @@ PANELS = {
                     load="tda_bias.comparison.bbq_change:BBQChange.load",
                     shown="tda_bias.comparison.bbq_change:bbq_shown",
                 ),
+                "compare samples": Form(
+                    texts=".compare:samples",
+                    compute=".compare:scores",
+                    load="tda_bias.comparison.samples:SampleComparison.load",
+                    shown="tda_bias.comparison.shown:samples_shown",
+                ),
             },
         ),
     ),

@@ -1,4 +1,4 @@
-"""``tdabias compare``: two models on one battery, or two runs of heads, stereoset or bbq."""
+"""``tdabias compare``: two models on one battery, two runs, or two sides of lm-eval's samples."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from tda_bias.comparison.beta_agreement import BetaAgreement
     from tda_bias.comparison.head_maps import HeadsComparison
     from tda_bias.comparison.models import ModelComparison
+    from tda_bias.comparison.samples import SampleComparison
 
 # Options that two runs are compared by; those that neither runs nor models are refused for.
 _OF_RUNS = {"category", "rank_by", "n_flips", "seed"}
 _OF_BOTH = {"before", "after", "device", "batch_size", "out"}
+_OF_SAMPLES = {"cluster_by"}
 _WITH_MAPS = "goes with two runs of `tdabias heads`"
 
 
@@ -59,7 +61,7 @@ class CompareSettings(
 
     before: Annotated[str, Positional()] = Field(
         description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
-        "heads`, `stereoset` or `bbq`."
+        "heads`, `stereoset` or `bbq`; or a file or folder that `lm_eval run --log_samples` wrote."
     )
     after: Annotated[str, Positional()] = Field(description="The other one of the same kind.")
     replicate: Annotated[tuple[str, ...], Several] = Field(
@@ -100,6 +102,11 @@ class CompareSettings(
     rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence", description="which map of two runs is compared"
     )
+    cluster_by: str | None = Field(
+        None,
+        description="field of the documents of lm-eval's samples that those share which are no "
+        "independent draws (default: every document by itself)",
+    )
     fail_on: Annotated[tuple[Literal["guard", "bias"], ...], WithCommas, Changes.NOTHING] = Field(
         (),
         description="exit with 1 if this fails: guard (more quality is lost than allowed), bias (a "
@@ -111,22 +118,27 @@ class CompareSettings(
     def folder(self) -> Path:
         """Folder for the files."""
         name = f"compare-{folder_name(self.before)}"
-        inside = Path(self.after) if self.of_runs else Path("runs") / folder_name(self.after)
+        runs = not self.of_samples and self.of_runs
+        inside = Path(self.after) if runs else Path("runs") / folder_name(self.after)
         return self.out or inside / name
 
     @property
     def unread(self) -> frozenset[str]:
-        """Options of the other form."""
-        return frozenset(_of_models() if self.of_runs else {"rank_by"})
+        """Options of the other forms."""
+        if self.of_samples:
+            return frozenset(_of_models() | {"category", "rank_by"})
+        return frozenset((_of_models() if self.of_runs else {"rank_by"}) | {"cluster_by"})
 
     @property
     def by_content(self) -> frozenset[str]:
-        """Of two runs the tables count, wherever they are."""
-        return frozenset({"before", "after"} if self.of_runs else ())
+        """Of runs and samples the tables count, wherever they are."""
+        return frozenset({"before", "after"} if self.of_samples or self.of_runs else ())
 
     @property
     def form(self) -> str:
         """Which of the command's runs is meant."""
+        if self.of_samples:
+            return "compare samples"
         if not self.of_runs:
             return "compare"
         forms = {"stereoset": "compare beta", "bbq": "compare bbq"}
@@ -140,6 +152,27 @@ class CompareSettings(
         from tda_bias.comparison.finding import failures
 
         return failures(result, self.fail_on)
+
+    @property
+    def of_samples(self) -> bool:
+        """Sample files of lm-evaluation-harness are compared, not models or runs.
+
+        Raises:
+            InputError: if one side is such and the other is not, or an option goes with others.
+        """
+        sides = [_holds_samples(Path(name)) for name in (self.before, self.after)]
+        if any(sides) and not all(sides):
+            samples, other = (self.before, self.after)[:: 1 if sides[0] else -1]
+            raise InputError(
+                f"{samples} holds samples of lm-eval and {other} does not; give two files or "
+                "folders that `lm_eval run --log_samples` wrote"
+            )
+        if all(sides):
+            others = _of_models() | {"category", "rank_by"}
+            refuse_options(self, others, "does not go with samples of lm-eval")
+        else:
+            refuse_options(self, {"cluster_by"}, "goes with samples of lm-eval")
+        return all(sides)
 
     @property
     def of_runs(self) -> bool:
@@ -164,8 +197,17 @@ class CompareSettings(
 
 def _of_models() -> set[str]:
     """Options that go with two models alone."""
-    of_runs = {*KeptRunSettings.model_fields, *_OF_RUNS, *_OF_BOTH}
-    return set(CompareSettings.model_fields) - of_runs
+    others = {*KeptRunSettings.model_fields, *_OF_RUNS, *_OF_BOTH, *_OF_SAMPLES}
+    return set(CompareSettings.model_fields) - others
+
+
+def _holds_samples(path: Path) -> bool:
+    """Tell whether a file, or a folder that is no model and no run, holds samples of lm-eval."""
+    if path.is_file():
+        return path.suffix == ".jsonl"
+    if not path.is_dir() or any((path / name).exists() for name in ("config.json", "run.json")):
+        return False
+    return next(path.rglob("samples_*.jsonl"), None) is not None
 
 
 def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
@@ -255,6 +297,27 @@ def bbq(settings: CompareSettings, runs: Texts, work: Work) -> BBQChange:
 
     comparison = compare_bbq(*runs.items, **_drawn(settings))
     return work.saved(comparison, runs=(settings.before, settings.after))
+
+
+def samples(settings: CompareSettings) -> Texts:
+    """The scores of two sides, and what pins their content."""
+    from tda_bias.comparison.sample_files import read_samples
+
+    sides = [
+        read_samples(side, cluster_by=settings.cluster_by)
+        for side in (settings.before, settings.after)
+    ]
+    revision = " ".join(side.revision for side in sides)
+    return Texts(sides, DataRecord(source="lm-eval samples", revision=revision))
+
+
+def scores(settings: CompareSettings, sides: Texts, work: Work) -> SampleComparison:
+    """Compare the scores that lm-eval logged of two models."""
+    from tda_bias.comparison.samples import compare_samples
+
+    config = part_of(settings, CompareConfig)
+    found = compare_samples(*sides.items, cluster=settings.cluster_by or "document", config=config)
+    return work.saved(found)
 
 
 def _drawn(settings: CompareSettings) -> dict[str, Any]:

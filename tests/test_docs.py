@@ -32,6 +32,7 @@ from tdabias_cli.commands import COMMANDS
 from tdabias_cli.options import taking
 from tdabias_cli.program import loaded
 from tests.support.bbq import FOLDERS as BBQ_FOLDERS
+from tests.support.browser import browser_path
 from unqover.bbq.result import BBQScores
 
 REPOSITORY = Path(__file__).parents[1]
@@ -94,7 +95,8 @@ def options_of(command: click.Command) -> set[str]:
 def test_an_option_that_a_page_names_is_one_of_a_command(page):
     known = set().union(*(options_of(loaded(name)) for name in COMMANDS))
     known |= {"--help", "--version", "--install-completion"}
-    known |= {"--include_path", "--metadata", "--model_args", "--tasks"}  # of lm_eval
+    known |= {"--include_path", "--log_samples", "--metadata", "--model_args"}  # of lm_eval
+    known |= {"--output_path", "--tasks"}
     text = page.read_text(encoding="utf-8")
     # Other programs' options, what changed in the past, and the worked example of a new command.
     text = re.sub(r"pip install [^`\n]*|(torchrun|accelerate) [^`\n]*?-m ", "", text)
@@ -192,6 +194,29 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing_from_the_network(
         assert not outside, (page, outside)
     for style in site.rglob("*.css"):
         assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.thorough
+@pytest.mark.browser
+def test_the_search_of_the_site_works_from_the_disk(site):
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "commands" / "heads.html").as_uri())
+        page.click("input[name=query]")
+        page.wait_for_selector("text=Type to start searching", timeout=20_000)
+        page.keyboard.type("placebo")
+        found = page.wait_for_selector(".md-search-result__item", timeout=20_000)
+        assert "placebo" in found.inner_text().lower()
+        browser.close()
+    assert [
+        address for address in asked if not address.startswith(("file:", "about:", "data:"))
+    ] == []
 
 
 @pytest.mark.thorough

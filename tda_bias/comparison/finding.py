@@ -15,6 +15,7 @@ from tda_bias.comparison.models import (
     ModelComparison,
     not_measured_lines,
 )
+from tda_bias.comparison.samples import SampleComparison
 from tda_bias.scores.stereoset import SCORINGS
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
@@ -57,6 +58,56 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
         details=[
             *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
             *_detail_lines(comparison),
+        ],
+    )
+
+
+def samples_finding(comparison: SampleComparison) -> Finding:
+    """The tasks whose scores changed by more than chance, and which changes are ruled out."""
+    record, table = comparison.record, comparison.table
+    before, after = record.model.name, record.after.name
+    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
+    sure = [row for row in primary if row["p_holm"] < 0.05]
+    changed = ", ".join(f"{row['outcome']} {row['change']:+.3f}" for row in sure)
+    result = [
+        f"From {before} to {after} the scores of {len(sure)} of "
+        f"{counted(len(primary), 'task')} changed by more than chance (Holm p < .05)"
+        f"{': ' if sure else ''}{changed}."
+    ]
+    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
+    control = []
+    if len(few):
+        control.append(
+            f"Fewer than five clusters ({record.cluster}) in {', '.join(few['outcome'].head(3))}: "
+            "errors there are over documents, and hold for these clusters only."
+        )
+    if record.other_prompts:
+        control.append(
+            f"{counted(record.other_prompts, 'score')} had another prompt on the other side "
+            "(prompt_hash): the change may be the prompt's."
+        )
+    if record.left_out:
+        control.append(f"Tasks of one side alone are left out: {', '.join(record.left_out)}.")
+    if unpaired := int(table["unpaired"].sum()):
+        control.append(f"{counted(unpaired, 'score')} of documents of one side alone are left out.")
+    return Finding(
+        result=result,
+        control=control,
+        power=[
+            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
+            f"ruled out ({record.confidence:.0%}, over {row['over']})."
+            for row in primary
+            if math.isfinite(row["low"])
+        ],
+        details=[
+            f"Standard errors and intervals: cluster-robust t over clusters ({record.cluster}); p "
+            "exchanges the two sides of whole clusters; Holm over the first metric of every task.",
+            *(
+                f"{task}: the scores of an item are means over {first} files before and {second} "
+                "after."
+                for task, (first, second) in record.runs.items()
+                if first > 1 or second > 1
+            ),
         ],
     )
 

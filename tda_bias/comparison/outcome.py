@@ -114,6 +114,7 @@ class Change:
     over: str
     reason: str = ""  # why something is NaN
     spread: float = np.nan  # standard deviation of the change over repeated trainings
+    error: float = np.nan  # standard error of the change
 
 
 def paired_change(
@@ -165,6 +166,7 @@ def paired_change(
         clusters=n_clusters,
         over=over,
         spread=float(changes.std(ddof=1)) if len(changes) > 1 else np.nan,
+        error=measured.error,
         reason=few if tested or few else "a distance is never below 0: there is nothing to test",
     )
 
@@ -217,7 +219,8 @@ def change_table(items: pd.DataFrame, outcomes: Sequence[Outcome], **draws: Any)
         ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
         about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
         ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
-        ``unpaired``, ``spread`` (standard deviation of the change over trainings) and ``reason``.
+        ``unpaired``, ``spread`` (standard deviation of the change over trainings), ``error`` (its
+        standard error) and ``reason``.
     """
     by_name = dict(tuple(items.groupby("outcome", sort=False)))
     rows = []
@@ -259,5 +262,6 @@ def _row(outcome: Outcome, change: Change, paired: pd.Series[bool]) -> dict[str,
         "over": change.over,
         "unpaired": int((~paired).sum()),
         "spread": change.spread,
+        "error": change.error,
         "reason": reason,
     }

@@ -11,9 +11,11 @@ from tda_bias.comparison.finding import (
     agreement_finding,
     comparison_finding,
     maps_finding,
+    samples_finding,
 )
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
+from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, head_name, interval_of
 from tda_bias.show.text import interval_text, number_text, p_text, report_of
@@ -58,6 +60,29 @@ def _tables(comparison: ModelComparison) -> Iterator[TableSpec]:
                 [*_CHANGES, Column(last, "{last}")],
                 uncut=True,
             )
+
+
+def samples_shown(comparison: SampleComparison, folder: Path, *, top: int = 10) -> Output:
+    """The change of every score, with its standard error."""
+    record = comparison.record
+    columns = [
+        Column("score", "{outcome}", left=True),
+        Column("items", "{items}"),
+        *(Column(name, f"{{{name}:n3}}") for name in ("before", "after", "change")),
+        Column("se", "{error:n3}"),
+        Column("interval", lambda row: interval_text(row["low"], row["high"], 3)),
+        Column("p", "{p:p}"),
+        Column("Holm", lambda row: p_text(row["p_holm"]) if row["primary"] else ""),
+    ]
+    title = f"{record.model.name} → {record.after.name} · lm-eval samples"
+    return Output(
+        finding=samples_finding(comparison).then(report_of(folder)),
+        shown=[TableSpec(title, comparison.table, columns, uncut=True)],
+        values={"record": record, "outcomes": comparison.table},
+        rows=comparison.table,
+        folder=folder,
+        files="compare.csv, items.parquet, run.json",
+    )
 
 
 def _cells(row: Row) -> dict[str, str]:

@@ -37,6 +37,7 @@ MAX_ROWS = 3_000
 _SCRIPTS = (
     "sortable.min.js",
     "sortable.a11y.min.js",
+    "inflate.js",
     "page.js",
     "filtration.js",
     "explorer.js",

@@ -1,5 +1,8 @@
 """The page in a real browser: it opens, answers, stays silent, and asks the network for nothing."""
 
+import base64
+import gzip
+import json
 import os
 import time
 from pathlib import Path
@@ -259,6 +262,47 @@ def test_the_page_prints_whole(browser, address, tmp_path):
         assert page.locator(".finding details[open], details.table[open]").count() == 0
         page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_page_that_is_printed_at_once_is_printed_whole(browser, address):
+    """As `chromium --print-to-pdf` does: nothing may still be on its way when the page is read."""
+    made = browser.new_context()
+    page = made.new_page()
+    page.add_init_script(
+        """addEventListener('DOMContentLoaded', () => {
+            dispatchEvent(new Event('beforeprint'));
+            const all = (names) => document.querySelectorAll(names).length;
+            window.atOnce = [all('details.table'), all('details.table[open] table.data tbody'),
+                all('.explorer'), all('.explorer .map')];
+        })"""
+    )
+    page.goto(address)
+    tables, printed, explorers, maps = page.evaluate("window.atOnce")
+    made.close()
+    assert tables == printed > 0
+    assert explorers == maps > 0
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+@pytest.mark.parametrize("kind", ["short", "text", "noise", "long"])
+def test_the_page_unpacks_what_python_packs(browser, address, level, kind):
+    """Stored, fixed and dynamic blocks; every length and distance of a repeated part."""
+    rng = np.random.default_rng(0)
+    data = {
+        "short": b"a",
+        "text": json.dumps(list(range(9000))).encode(),
+        "noise": rng.bytes(70_000),
+        "long": b"".join(rng.bytes(n) + bytes(2 * n) for n in range(0, 700, 3)) * 3,
+    }[kind]
+    packed = base64.b64encode(gzip.compress(data, level, mtime=0)).decode()
+    with opened(browser, address) as found:
+        unpacked = found.page.evaluate(
+            """(base64) => { const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+                const text = Array.from(gunzipped(bytes), (b) => String.fromCharCode(b));
+                return btoa(text.join('')); }""",
+            packed,
+        )
+    assert base64.b64decode(unpacked) == data
 
 
 def test_the_map_has_the_same_colours_in_the_dark_and_0_is_white(browser, address):

@@ -278,9 +278,7 @@ class Explorer {
   }
 }
 
-ready.then(() => {
-  document.querySelectorAll(".explorer").forEach((place, number) => {
-    place.explorer = new Explorer(place, sections[place.dataset.section].explorer, number);
-  });
-  document.documentElement.dataset.ready = "yes";
+document.querySelectorAll(".explorer").forEach((place, number) => {
+  place.explorer = new Explorer(place, sections[place.dataset.section].explorer, number);
 });
+document.documentElement.dataset.ready = "yes";

@@ -1,21 +1,13 @@
 "use strict";
 // Tables and the box beside the pointer. Data becomes text nodes, never markup.
 
-/** What the page holds, section by section; ``ready`` tells when it is there. */
-let sections = [];
-
-async function readSections() {
+/** What the page holds, section by section: there before the page is loaded, and so printed. */
+function readSections() {
   const base64 = document.getElementById("data").textContent;
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const whole = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  sections = JSON.parse(await new Response(whole).text());
+  return JSON.parse(new TextDecoder().decode(gunzipped(bytes)));
 }
-const ready = readSections();
-ready.catch((error) => {
-  const said = "The maps and tables need a browser of 2023 or later "
-    + `(Chrome 80, Firefox 113, Safari 16.4): ${error.message}`;
-  document.getElementById("main").prepend(element("p", { class: "remark", role: "alert" }, said));
-});
+const sections = readSections();
 
 /** An element with attributes and children; strings become text. */
 function element(name, attributes = {}, ...children) {
@@ -133,4 +125,4 @@ function lateTables() {
 
 addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
 addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
-ready.then(lateTables);
+lateTables();
