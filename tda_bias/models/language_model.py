@@ -290,8 +290,26 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row token"], Ten
 
 
 def special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Special tokens that a tokenizer puts before and after a text; none for many."""
-    bare = tokenizer("that", add_special_tokens=False)["input_ids"]
-    full = tokenizer("that")["input_ids"]
-    start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
-    return list(full[:start]), list(full[start + len(bare) :])
+    """Special tokens that a tokenizer puts before and after a text; none for many.
+
+    They are read off a text that becomes tokens, none of them special: of a tokenizer that writes
+    no English, one of its own words.
+
+    Raises:
+        InputError: if the tokenizer writes no such text.
+    """
+    special = set(tokenizer.all_special_ids)
+    for text in _texts_of(tokenizer):
+        bare = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        full = list(tokenizer(text)["input_ids"])
+        places = [i for i in range(len(full)) if bare and full[i : i + len(bare)] == bare]
+        if places and special.isdisjoint(bare):
+            return full[: places[0]], full[places[0] + len(bare) :]
+    raise InputError("the tokenizer writes no text: none of its words becomes tokens again")
+
+
+def _texts_of(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    """Texts, of which a tokenizer can write some: English, then its own words one by one."""
+    yield "that"
+    for token in range(len(tokenizer)):
+        yield tokenizer.decode([token])
