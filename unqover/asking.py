@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -21,7 +21,7 @@ from tda_bias.models.language_model import (
 )
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
-from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
+from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token, shared_start
 from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
 from tda_bias.store.cache import OpenCache, no_cache
@@ -268,14 +268,12 @@ class ContinuationAsker:
         distinct = list(dict.fromkeys(text for three in parts for text in three))
         ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
         of = dict(zip(distinct, ids, strict=True))
-        texts = []
-        for given, named, whole in parts:
-            start = common_prefix(of[given], of[whole])
-            if start == 0 or start >= len(of[whole]):
-                raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
-            named_to = max(start + 1, common_prefix(of[named], of[whole]))
-            texts.append(ScoredText(of[whole], start, named_to))
-        return texts
+        # The two subjects of a question stand one after the other.
+        return [
+            text
+            for first in range(0, len(parts), 2)
+            for text in _same_beginning(self._model, parts[first : first + 2], of)
+        ]
 
     def _continuations(self, instance: Instance) -> Iterator[tuple[str, str, slice]]:
         """The text before, what is scored after it, and where in that the subject stands."""
@@ -290,6 +288,18 @@ class ContinuationAsker:
                 answer, place = template.answer(subject)
                 # The full stop ends it: Ann must not stand for Anna.
                 yield f"Paragraph: {context} Question: {question} Answer:", f"{answer}.", place
+
+
+def _same_beginning(
+    model: LanguageModel, parts: Sequence[tuple[str, str, str]], ids: Mapping[str, list[int]]
+) -> list[ScoredText]:
+    """Texts about two subjects after what is given, scored from the same character on."""
+    given, _, whole = parts[0]
+    start = shared_start(model, ids[given], [ids[text] for *_, text in parts], where=repr(whole))
+    return [
+        ScoredText(ids[whole], start, max(start + 1, common_prefix(ids[named], ids[whole])))
+        for _, named, whole in parts
+    ]
 
 
 # -- masked models ---------------------------------------------------------------------------------

@@ -54,12 +54,12 @@ def continuations(
 ) -> list[Request]:
     """For each context, a request that reads every token of each of its answers after it.
 
-    A space stands between the two. A token that covers the end of the context and the beginning of
-    an answer is the answer's.
+    A space stands between the two. Where a token of any answer covers the end of the context too,
+    all answers are read from before it: from the same character.
 
     Raises:
-        InputError: if the tokenizer makes no token of a context or of an answer, or a context has
-            no answer.
+        InputError: if the tokenizer makes no token of a context or of an answer, a token holds the
+            whole context and more with nothing before it, or a context has no answer.
     """
     requests = []
     for context, several in zip(contexts, answers, strict=True):
@@ -67,13 +67,41 @@ def continuations(
             raise InputError(f"{context!r} has no answer to be read after it")
         texts = [context, *(f"{context} {answer}" for answer in several)]
         before, *ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        starts = [common_prefix(before, own) for own in ids]
-        for text, start, own in zip(texts[1:], starts, ids, strict=True):
-            if not 0 < start < len(own):
-                raise InputError(f"the tokenizer makes no token of a part of {text!r}")
-        places = [range(start, len(own)) for start, own in zip(starts, ids, strict=True)]
-        requests.append(Request(tuple(ids), tuple(enumerate(places)), min(starts), context))
+        start = shared_start(model, before, ids, where=repr(context))
+        places = [range(start, len(own)) for own in ids]
+        requests.append(Request(tuple(ids), tuple(enumerate(places)), start, context))
     return requests
+
+
+def shared_start(
+    model: LanguageModel, context: Sequence[int], texts: Sequence[Sequence[int]], *, where: str
+) -> int:
+    """The token from which texts that go on from a context are compared.
+
+    Where a token of any of them covers the end of the context too, all are read from before it:
+    from the same character.
+
+    Args:
+        model: The model that reads them.
+        context: Token ids of the context alone.
+        texts: Token ids of each text, context and continuation.
+        where: Names the texts in messages.
+
+    Raises:
+        InputError: if a context or a continuation has no token, or one token holds the whole
+            context and more, and no special token stands before it.
+    """
+    known = [common_prefix(context, own) for own in texts]
+    if not context or any(n >= len(own) for n, own in zip(known, texts, strict=True)):
+        raise InputError(
+            f"{where}: the tokenizer makes no token of a text, its context or its continuation"
+        )
+    if 0 in known and not special_tokens_around(model.tokenizer)[0]:
+        raise InputError(
+            f"{where}: one token of `model` {model.name} holds the whole context and the beginning "
+            "of what follows, and nothing stands before it; leave it out"
+        )
+    return min(known)
 
 
 def as_trees(

@@ -142,7 +142,12 @@ class TextReader:
 
     def _depends_on(self, contrasts: Sequence[Contrast]) -> dict[str, str]:
         texts = [
-            (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
+            (
+                [own.start] * len(own.ids),
+                *own.ids,
+                *(p.tolist() for p in own.scored),
+                *(own.word or ()),
+            )
             for own in tokenize(self.model, contrasts)
         ]
         return {"texts": texts_hash(texts)}
