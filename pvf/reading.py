@@ -58,12 +58,13 @@ def score_preferences(
 
     Raises:
         InputError: if the model has no language-model head, a word cannot be written with its
-            tokenizer, a class keeps no word, a template does not suit the model, or ``cache``
-            holds probabilities under other settings.
+            tokenizer or is written like another x, a class keeps no word, a template does not suit
+            the model, or ``cache`` holds probabilities under other settings.
         ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
     listed = _readable(model, config, words, templates, classes)
+    _refuse_alike(model, words)
     reader = _Reader(model, config.batch_size, templates, listed)
     weights = model.weight_hash()
     read = read_blocks(
@@ -94,6 +95,24 @@ def score_preferences(
         },
     )
     return Preferences(log_prob, continued, record)
+
+
+def _refuse_alike(model: LanguageModel, words: WordList) -> None:
+    """Refuse words x that the tokenizer does not know, or cannot tell apart."""
+    first: dict[tuple[int, ...], str] = {}
+    ids = model.token_ids([f"The {word} said" for word in words.words])
+    for word, own in zip(words.words, map(tuple, ids), strict=True):
+        if model.tokenizer.unk_token_id in own:
+            fault = f"does not know {word!r}; leave it out"
+        elif own in first:
+            fault = f"writes {first[own]!r} and {word!r} alike; leave one out"
+        else:
+            first[own] = word
+            continue
+        raise InputError(
+            f"`words` {words.name}: the tokenizer of `model` {model.name} {fault}, or use another "
+            "model"
+        )
 
 
 def _words_record(

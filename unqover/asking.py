@@ -50,12 +50,14 @@ def ask_questions(
     counts questions.
 
     Raises:
-        InputError: if the model cannot be asked that way, a text is too long for it, its
+        InputError: if the model cannot be asked that way, its tokenizer does not know a subject or
+            an attribute, or writes two of them alike, a text is too long for it, its
             probabilities are undefined, or ``cache`` holds answers under other settings.
         ShareDone: where another process gathers.
     """
     config = config or AskConfig()
     how = _way_to_ask(model, config)
+    _refuse_unknown(model, design)
     ask: Ask
     if how == "span":
         ask = partial(_point_at_answers, model, config.batch_size)
@@ -116,6 +118,29 @@ def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
     else:
         model.require_language_head()
     return how
+
+
+def _refuse_unknown(model: LanguageModel, design: Design) -> None:
+    """Refuse subjects and attributes that the tokenizer does not know, or cannot tell apart."""
+    subjects = {f"{one.name}, {one.adjective}": repr(one.name) for one in design.subjects}
+    attributes = {
+        f"{one.says}, {one.antonym}": f"number {number}" if one.sensitive else repr(one.name)
+        for number, one in enumerate(design.attributes, start=1)
+    }
+    where = f"`class` {design.record.name}: the tokenizer of `model` {model.name}"
+    for noun, named in (("subject", subjects), ("attribute", attributes)):
+        first: dict[tuple[int, ...], str] = {}
+        # Inside a sentence, as in questions: before a text alone some tokenizers put a space.
+        ids = model.token_ids([f"They met {text}." for text in named])
+        for name, own in zip(named.values(), map(tuple, ids), strict=True):
+            if model.tokenizer.unk_token_id in own:
+                fault = f"does not know the {noun} {name}; leave it out"
+            elif own in first:
+                fault = f"writes the {noun}s {first[own]} and {name} alike; leave one out"
+            else:
+                first[own] = name
+                continue
+            raise InputError(f"{where} {fault}, or use another model")
 
 
 # -- what is asked at a time -----------------------------------------------------------------------

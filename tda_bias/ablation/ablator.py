@@ -26,7 +26,7 @@ from tda_bias.models.hooks import Precision, head_means, require_heads, require_
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
-from tda_bias.scores.stereoset import language_wins
+from tda_bias.scores.stereoset import language_wins, preferred
 from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.types import Ablation, HeadId, InputError, Triple
 
@@ -77,7 +77,7 @@ class Outcomes:
         if np.isfinite(self.twin_log_odds).any():
             values["beta"] = float(np.nanmean(self.beta))
         values |= {
-            "ss": 50 * float(np.mean(np.sign(s - a) + 1)),
+            "ss": 100 * float(np.mean(preferred(s, a))),
             "lms": 100 * float(np.mean(language_wins(s, a, u))),
             "log_ppl_unrelated": -float(u.sum() / tokens[2]),
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.models.language_model import batches_of_similar_width, common_prefix, padded
+from tda_bias.show.alike import ALIKE, are_alike
 from tda_bias.store.cache import texts_hash
 from tda_bias.store.record import RecordPart
 from tda_bias.triples import triple_ids
@@ -147,7 +149,12 @@ class TokenizedGroup:
 def tokenized_groups(
     model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
 ) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
-    """Usable triples by group with their twins, and those left out with the reason."""
+    """Usable triples by group with their twins, and those left out with the reason.
+
+    Raises:
+        InputError: if there is no triple, a group has fewer than two usable ones, or as
+            ``tokenize``.
+    """
     pairs = {triple.is_pair for triple in triples}
     if len(pairs) > 1:
         raise InputError("`triples` mixes triples with pairs, which have no unrelated text")
@@ -165,8 +172,8 @@ def tokenized_groups(
         key = (triple.category, triple.group)
         group = groups.setdefault(key, TokenizedGroup(*key, [], [], [], []))
         texts_of_twins = [next(twin_tokens) for _ in several]
-        if min(texts.n_tokens) < MIN_TOKENS:
-            reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+        reason = _unusable(texts)
+        if reason:
             left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
             continue
         for twin in texts_of_twins:
@@ -184,9 +191,24 @@ def tokenized_groups(
         if len(group.contexts) < 2:
             raise InputError(
                 f"the group {group.group!r} ({group.category}) has {len(group.contexts)} usable "
-                f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
+                f"{kind}, a variance needs 2{_why(group.group, left_out)}; raise --limit, or name "
+                "the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
+
+
+def _why(group: str, left_out: Sequence[Mapping[str, str]]) -> str:
+    """The reasons why triples of a group were left out, with their numbers, in brackets."""
+    reasons = Counter(own["reason"] for own in left_out if own["group"] == group)
+    said = ", ".join(f"{n} left out: {reason}" for reason, n in reasons.items())
+    return f" ({said})" if said else ""
+
+
+def _unusable(texts: ContextTexts) -> str:
+    """Why the texts of a triple cannot be compared; empty where they can."""
+    if min(texts.n_tokens) < MIN_TOKENS:
+        return f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+    return ALIKE if are_alike(texts.ids[:2]) else ""
 
 
 class TextsRecord(RecordPart):

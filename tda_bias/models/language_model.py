@@ -114,6 +114,14 @@ class LanguageModel:
                 "nothing is truncated, shorten it"
             )
 
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts without special tokens."""
+        if not texts:
+            return []
+        read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        ids: list[list[int]] = read["input_ids"]
+        return ids
+
     def tokenizer_hash(self) -> str:
         """Hash of what a tokenizer gives a model beside a text: vocabulary, special tokens."""
         tokenizer = self.tokenizer

@@ -258,8 +258,8 @@ def pairs_finding(result: PairSetScores) -> Finding:
     lines = [
         f"{record.official.name}: {headline}.",
         f"{record.model.name} prefers the first text (`more`) in {whole['preferred']:.1f} % of "
-        f"{counted(whole['items'], 'pair')} ({preferred}; 50 without a preference), by sums of "
-        "log-probabilities.",
+        f"{counted(whole['items'] - whole['undefined'], 'pair')} ({preferred}; 50 without a "
+        "preference), by sums of log-probabilities.",
     ]
     table = compared(result.items)
     share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())

@@ -12,7 +12,7 @@ from tda_bias.scores.finding import pairs_finding
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, groups_table, interval_of
-from tda_bias.show.text import report_of
+from tda_bias.show.text import data_remarks, report_of
 
 # Rows that are printed of a set whose own table has more.
 _SHOWN = 12
@@ -29,7 +29,7 @@ def shown(result: PairSetScores, folder: Path, *, top: int = 10) -> Output:
     record = result.record
     return Output(
         finding=pairs_finding(result).then(report_of(folder)),
-        shown=[official_table(result), *_own_groups(result)],
+        shown=[official_table(result), *_own_groups(result), *data_remarks(record)],
         values={
             "model": record.model,
             "set": record.set,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -15,6 +15,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import Request, shared_start
 from tda_bias.models.token_trees import TokenTree
 from tda_bias.pairs.pair import Scored, Span, differing_spans, words
+from tda_bias.show.alike import are_alike
 from tda_bias.types import InputError, Triple
 
 # Number of a triple's context among its parts, after the continuations in the order of ``ROLES``.
@@ -61,6 +62,12 @@ class SplitTexts:
         """The first texts alone."""
         return SplitTexts(self.ids[:n], self.start, self.scored[:n])
 
+    def told_apart(self) -> SplitTexts:
+        """The same, of which nothing is scored where two texts are the same tokens."""
+        if not are_alike(self.ids):
+            return self
+        return replace(self, scored=tuple(np.empty(0, dtype=np.int64) for _ in self.ids))
+
     def request(self, before: str = "", *, context_from: int | None = None) -> Request:
         """Every scored token, text by text.
 
@@ -78,6 +85,12 @@ class SplitTexts:
         return np.repeat(
             [CONTEXT, *range(len(self.ids))], [len(tree.read_node) - sum(n_read), *n_read]
         )
+
+
+def alike(model: LanguageModel, contrasts: Sequence[Contrast]) -> int:
+    """How many contrasts have two texts that the tokenizer writes alike; such are not scored."""
+    ids = iter(model.token_ids([text for contrast in contrasts for text in contrast.texts]))
+    return sum(are_alike([next(ids) for _ in contrast.texts]) for contrast in contrasts)
 
 
 def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTexts]:

@@ -15,11 +15,13 @@ from tda_bias.types import InputError
 from tests.support.asked import answer, every_question
 from tests.support.literal import causal_steps, continuation, log_softmax_at
 from tests.support.models import tiny_hf_model
-from tests.support.tokenizers import trained
+from tests.support.tokenizers import trained, uncased
 from unqover import asking
 from unqover.answers import Answers
 from unqover.asking import ask_questions
-from unqover.config import AskConfig
+from unqover.classes import load_class
+from unqover.config import AskConfig, DesignConfig
+from unqover.questions import sampled_design
 
 
 @pytest.mark.parametrize(
@@ -193,6 +195,32 @@ def test_what_cannot_be_asked_is_refused(tiny_lm, pointer, few, kind, settings, 
 
 
 # -- what is saved ---------------------------------------------------------------------------------
+
+
+ALIKE = """
+factors: [origin]
+compare: across
+subjects: {here: [Nurse], there: [%s]}
+forms: {person: {mention: "{subject}", answer: "{subject}"}}
+frames: [{form: person, context: "{first} met {second}."}]
+attributes: {predicates: [{says: "was calm", antonym: "was loud"}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("\u674e\u4f1f", "does not know the subject '\u674e\u4f1f'"),
+        ("NURSE", "writes the subjects 'Nurse' and 'NURSE' alike"),
+    ],
+)
+def test_subjects_that_the_tokenizer_cannot_see_are_refused(tmp_path, other, message):
+    path = tmp_path / "names.yaml"
+    path.write_text(ALIKE % other, encoding="utf-8")
+    tokenizer = uncased()
+    model = LanguageModel(tiny_hf_model("bert", len(tokenizer)), tokenizer, "blind")
+    with pytest.raises(InputError, match=message):
+        ask_questions(model, sampled_design(load_class(path), DesignConfig()))
 
 
 @pytest.fixture

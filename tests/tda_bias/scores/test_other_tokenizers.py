@@ -1,6 +1,9 @@
 """Right values with tokenizers unlike English ones, against plain forward passes of whole texts."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tda_bias.models.language_model import LanguageModel, common_prefix, special_tokens_around
@@ -8,12 +11,16 @@ from tda_bias.models.requests import continuations
 from tda_bias.models.scored import scored
 from tda_bias.pairs import PairSet
 from tda_bias.scores.likelihood import triple_likelihoods
-from tda_bias.scores.pair_scores import pair_items
+from tda_bias.scores.pair_scores import pair_items, pair_set_scores
+from tda_bias.scores.stereoset import wins
+from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
+from tda_bias.triples import SentenceTriple
+from tda_bias.twins import Twins
 from tda_bias.types import InputError, Triple
 from tests.support.literal import causal_steps, ids_of, masked_step
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pair
-from tests.support.tokenizers import Wrapped, trained
+from tests.support.tokenizers import Wrapped, trained, uncased
 
 RUSSIAN = ["Медсестра пришла домой", "Инженер пришёл домой", "Она любит читать"] * 20
 SPECIAL = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
@@ -126,3 +133,76 @@ def test_differing_words_are_compared_from_the_same_character_to_the_same(spanni
         steps = causal_steps(spanning, [0, *own])[before : len(own) - after]
         assert row[f"log_prob_{name}"] == pytest.approx(sum(steps), abs=1e-4)
         assert row[f"tokens_{name}"] == len(steps)
+
+
+# -- what the tokenizer cannot see -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def blind():
+    """To its tokenizer emoji are unknown, and capitals and accents nothing."""
+    return model_of(uncased(), "bert", bos_token_id=2, eos_token_id=3, pad_token_id=0)
+
+
+SEEN = pair("The nurse said she was calm.", "The nurse said he was calm.", id="1")
+UNSEEN = [
+    pair("The \U0001f475 came home.", "The \U0001f476 came home.", id="2"),
+    pair("The caf\u00e9 was late.", "The cafe was late.", id="3"),
+]
+
+
+def test_pairs_that_the_tokenizer_writes_alike_are_undefined_and_counted(blind):
+    found = pair_set_scores(blind, set_of(SEEN, *UNSEEN))
+    plain = found.items[found.items["reading"] == "pll"].set_index("id")
+    for name, text in (("more", SEEN.more), ("less", SEEN.less)):
+        assert plain.loc["1", f"log_prob_{name}"] == pytest.approx(whole(blind, text), abs=1e-4)
+        assert plain.loc[["2", "3"], f"log_prob_{name}"].isna().all()
+    row = found.scores.iloc[0]
+    assert (row["items"], row["undefined"], row["ties"]) == (3, 2, 0)
+    assert row["preferred"] in (0, 100)
+    (remark,) = found.record.remarks
+    assert remark.startswith("2 of 3 pairs are left out")
+    with pytest.raises(InputError, match="writes texts alike .* in each of 2 pairs"):
+        pair_set_scores(blind, set_of(*UNSEEN))
+
+
+def test_triples_and_twins_that_the_tokenizer_writes_alike_take_no_part(blind):
+    seen = [
+        Triple("nurse", "own", "The nurse came.", "She was calm.", "She was loud.", "Home, home."),
+        Triple("cook", "own", "The cook came.", "He was loud.", "He was calm.", "Late, late."),
+    ]
+    alike = replace(seen[0], stereotype="She \U0001f475.", anti_stereotype="She \U0001f476.")
+    twin = replace(seen[0], context="The cook came.")
+    same_twin = replace(seen[0], context="The NURSE came.")
+    plain = Twins(pairs=((seen[0], (twin,)),))
+    both = Twins(pairs=((seen[0], (twin, same_twin)), (alike, (twin,))))
+    expected = stereoset_scores(blind, seen, twins=plain, placebos={})
+    found = stereoset_scores(blind, [*seen, alike], twins=both, placebos={})
+    for table in ("items", "scores", "beta"):
+        pd.testing.assert_frame_equal(getattr(found, table), getattr(expected, table))
+    assert [remark[:6] for remark in found.record.remarks] == ["1 of 3", "1 of 2"]
+    assert expected.record.remarks == ()
+    with pytest.raises(InputError, match="in each of 1 triple "):
+        stereoset_scores(blind, [alike], twins=None)
+
+
+def test_sentences_that_the_tokenizer_writes_alike_are_undefined_and_counted(blind):
+    texts = "The nurse was calm.", "The nurse was loud.", "The nurse was home."
+    seen = SentenceTriple("1", "nurse", "own", *texts)
+    alike = SentenceTriple("2", "nurse", "own", texts[0], texts[0].upper(), texts[2])
+    found = sentence_scores(blind, [seen, alike])
+    expected = sentence_scores(blind, [seen])
+    assert set(found.scores["undefined"]) == {1}
+    columns = ["reading", "scored", "scoring", "ss", "lms"]
+    pd.testing.assert_frame_equal(found.scores[columns], expected.scores[columns])
+    assert found.record.remarks[0].startswith("1 of 2 items is left out")
+    with pytest.raises(InputError, match="in each of 1 item "):
+        sentence_scores(blind, [alike])
+
+
+def test_differences_that_rounding_makes_are_ties():
+    table = pd.DataFrame({"log_prob_s": [-50.0, -50.0], "log_prob_a": [-50.00001, -50.01]})
+    table = table.assign(log_prob_u=-60.0, tokens_s=9, tokens_a=9, tokens_u=9, category="c")
+    won = wins(table.assign(group="g"))
+    assert won["stereotype"].tolist() == [0.5, 1.0]
+    assert won["tie"].tolist() == [True, False]
