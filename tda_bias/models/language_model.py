@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,10 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+# Settings of tokenizers with which a text is written differently each time: byte-pair encoding
+# drops merges, a unigram model draws among the likeliest splits.
+_AT_RANDOM = ("dropout", "alpha", "nbest_size")
+_log = logging.getLogger(__name__)
 # What the bridge puts between the names of a part and of what it wraps.
 WRAPPED = "_original_component"
 Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
@@ -29,6 +34,8 @@ _PASS_COST = 40
 @dataclass(frozen=True, repr=False)
 class LanguageModel:
     """A Hugging Face model with the tokenizer its texts go through.
+
+    A tokenizer that splits words at random, as in training, no longer does; that is said.
 
     Attributes:
         hf_model: The model, on its device, in evaluation mode.
@@ -45,6 +52,9 @@ class LanguageModel:
     revision: str | None = None
     not_in_checkpoint: tuple[str, ...] = ()
     adapted: str | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self.tokenizer, self.name)
 
     def __repr__(self) -> str:
         shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
@@ -202,6 +212,25 @@ class LanguageModel:
                 "probabilities would be random; give a causal, masked or sequence-to-sequence "
                 "language model"
             )
+
+
+def _settle(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Switch off what makes a tokenizer write the same text differently each time.
+
+    Raises:
+        InputError: if that cannot be switched off.
+    """
+    splits = f"`model` {name}: its tokenizer splits words at random"
+    if (getattr(tokenizer, "sp_model_kwargs", None) or {}).get("enable_sampling"):
+        raise InputError(
+            f"{splits} (enable_sampling of sp_model_kwargs in tokenizer_config.json); take that out"
+        )
+    splitter = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    for setting in _AT_RANDOM:
+        value = getattr(splitter, setting, None)
+        if value:
+            setattr(splitter, setting, None)
+            _log.warning("%s (%s %s), which is switched off", splits, setting, value)
 
 
 def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:

@@ -23,6 +23,9 @@ from tests.support.pairs import pair
 from tests.support.tokenizers import Wrapped, trained, uncased
 
 RUSSIAN = ["Медсестра пришла домой", "Инженер пришёл домой", "Она любит читать"] * 20
+# "late. She" is one token of such a tokenizer, "late. The" is not.
+SPANNING = ["She came late. She sang.", "He came late. She sang.", "We came late. She sat."] * 20
+SPANNING += ["The cook was here.", "The cook sang."] * 20
 SPECIAL = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
 
 
@@ -87,11 +90,50 @@ def test_texts_without_english_letters_are_scored_with_their_special_tokens(kind
         assert row["log_prob_less"] == pytest.approx(whole(model, own.less), abs=1e-4)
 
 
+# -- tokenizers that split words at random ---------------------------------------------------------
+
+
+def unigram_at_random():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    scores = [("<unk>", -9.0), ("<s>", -9.0), *((letter, -3.0) for letter in "\u2581hesa id.")]
+    raw = Tokenizer(models.Unigram([*scores, ("he", -4.0), ("she", -5.0)], unk_id=0))
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="<unk>", bos_token="<s>")
+    tokenizer.backend_tokenizer.model.alpha = 0.5
+    tokenizer.backend_tokenizer.model.nbest_size = 9
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: trained(SPANNING, dropout=0.5), "dropout 0.5"),
+        (unigram_at_random, "nbest_size 9"),
+    ],
+)
+def test_a_tokenizer_that_splits_at_random_no_longer_does_and_that_is_said(make, said, caplog):
+    tokenizer = make()
+    text = "she said he is here. she is here."
+    assert len({tuple(ids_of(tokenizer, text)) for _ in range(60)}) > 1
+    model = model_of(tokenizer)
+    assert len({tuple(ids_of(tokenizer, text)) for _ in range(60)}) == 1
+    assert "splits words at random" in caplog.text
+    assert said in caplog.text
+    (first, again) = (pair_items(model, set_of(pair(text, "he is.", id="1"))) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again)
+
+
+def test_sampling_that_cannot_be_switched_off_is_refused():
+    tokenizer = Wrapped(trained(RUSSIAN))
+    tokenizer.sp_model_kwargs = {"enable_sampling": True}
+    with pytest.raises(InputError, match="enable_sampling of sp_model_kwargs .*; take that out"):
+        LanguageModel(tiny_hf_model("llama", len(tokenizer)), tokenizer, "drawn")
+
+
 # -- tokens that span words ------------------------------------------------------------------------
 
-# "late. She" is one token of such a tokenizer, "late. The" is not.
-SPANNING = ["She came late. She sang.", "He came late. She sang.", "We came late. She sat."] * 20
-SPANNING += ["The cook was here.", "The cook sang."] * 20
 LATE = Triple("c", "own", "He came late.", "She sang.", "The cook sang.", "We sat.")
 
 
