@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from tda_bias.script import Span, words
 from tda_bias.show.text import is_visible
 from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
-Span = tuple[int, int]
-_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +117,6 @@ def checked(pair: Pair) -> Pair:
     if pair.more.split() == pair.less.split():
         raise InputError(f"{pair.source}: `more` and `less` are the same text: {pair.more!r}")
     return pair
-
-
-def words(text: str) -> list[Span]:
-    """Places of the words and the punctuation marks of a text, in characters."""
-    return [match.span() for match in _WORD.finditer(text)]
 
 
 def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tda_bias.pairs.pair import Pair, PairSet, checked, words
+from tda_bias.pairs.pair import Pair, PairSet, checked
+from tda_bias.script import words
 from tda_bias.sources import (
     HUB,
     PACKAGED,

@@ -14,7 +14,8 @@ from tda_bias.models.language_model import common_prefix
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import Request, shared_start
 from tda_bias.models.token_trees import TokenTree
-from tda_bias.pairs.pair import Scored, Span, differing_spans, words
+from tda_bias.pairs.pair import Scored, differing_spans
+from tda_bias.script import Span, words
 from tda_bias.show.alike import are_alike
 from tda_bias.types import InputError, Triple
 
