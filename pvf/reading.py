@@ -29,6 +29,7 @@ from tda_bias.models.requests import (
     gap_token,
     mask_token,
     require_kind,
+    with_gaps,
 )
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks
 from tda_bias.models.scoring import Scorer
@@ -283,8 +284,7 @@ def _inputs(
     if model.kind == "seq2seq":
         gap = gap_token(model)
         sources = [f"{t.prompt(word)}{t.joint}{gap}" for word in words for t in templates]
-        read: list[list[int]] = model.tokenizer(sources)["input_ids"]
-        return read
+        return with_gaps(model, sources)
     if model.kind != "masked":
         leading, _ = special_tokens_around(model.tokenizer)
         return [[*leading, *ids] for ids in _prompt_ids(model, words, templates)]

@@ -109,6 +109,11 @@ class LanguageModel:
         names = ("max_position_embeddings", "n_positions", "n_ctx")
         limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
         limits.append(self.tokenizer.model_max_length)
+        embeddings = getattr(self.hf_model.base_model, "embeddings", None)
+        places = getattr(embeddings, "position_embeddings", None)
+        padding: int | None = getattr(places, "padding_idx", None)
+        if padding is not None:  # RoBERTa counts places from the one after the padding's
+            limits.append(places.weight.shape[0] - padding - 1)
         longest = min(limits)
         return None if longest > 10**9 else int(longest)
 

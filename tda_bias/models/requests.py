@@ -28,6 +28,8 @@ from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.types import InputError
 
 _T5_GAP = "<extra_id_0>"
+# As it stands in vocabularies: mT5's has the mark of a word's beginning before it.
+_T5_TOKENS = (_T5_GAP, f"\N{LOWER ONE EIGHTH BLOCK}{_T5_GAP}")
 Places = Sequence[int] | Int[np.ndarray, " place"]
 
 
@@ -194,19 +196,41 @@ def mask_token(model: LanguageModel) -> int:
 
 def gap_token(model: LanguageModel) -> str:
     """The gap in an encoder's text: T5's first sentinel, or the mask of BART."""
-    tokenizer = model.tokenizer
-    if _T5_GAP in tokenizer.get_vocab():
+    if _sentinel(model) is not None:
         return _T5_GAP
-    if tokenizer.mask_token is None:
+    mask = model.tokenizer.mask_token
+    if mask is None:
         raise InputError(f"`model` {model.name}: its tokenizer has neither {_T5_GAP} nor a mask")
-    return str(tokenizer.mask_token)
+    return str(mask)
+
+
+def _sentinel(model: LanguageModel) -> int | None:
+    """The id of T5's first sentinel; None for models without."""
+    vocabulary = model.tokenizer.get_vocab()
+    return next((vocabulary[token] for token in _T5_TOKENS if token in vocabulary), None)
 
 
 def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
     """Token ids that the encoder reads: contexts with a gap after each."""
     gap = gap_token(model)
-    texts = [f"{context} {gap}" if context else gap for context in contexts]
-    ids: list[list[int]] = model.tokenizer(texts)["input_ids"] if texts else []
+    return with_gaps(model, [f"{context} {gap}" if context else gap for context in contexts])
+
+
+def with_gaps(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts with a gap in each, special tokens included.
+
+    Raises:
+        InputError: if the tokenizer does not write the gap as one token.
+    """
+    sentinel = _sentinel(model)
+    gap = mask_token(model) if sentinel is None else sentinel
+    ids: list[list[int]] = model.tokenizer(list(texts))["input_ids"] if texts else []
+    for text, own in zip(texts, ids, strict=True):
+        if own.count(gap) != 1:
+            raise InputError(
+                f"`model` {model.name}: its tokenizer does not find the one gap in {text!r}; put a "
+                "space before it"
+            )
     return ids
 
 
@@ -221,9 +245,9 @@ def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
         start = getattr(generation, "decoder_start_token_id", None)
     if start is None:
         raise InputError(f"`model` {model.name}: its configuration has no decoder start")
-    gap = gap_token(model)
-    if gap == _T5_GAP:
-        return [start, model.tokenizer.convert_tokens_to_ids(gap)]
+    sentinel = _sentinel(model)
+    if sentinel is not None:
+        return [start, sentinel]
     leading = [t for t in special_tokens_around(model.tokenizer)[0] if t != start]
     return [start, *leading, *context]
 

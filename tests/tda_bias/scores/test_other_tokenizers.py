@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tda_bias.models.language_model import LanguageModel, common_prefix, special_tokens_around
-from tda_bias.models.requests import continuations
+from tda_bias.models.requests import continuations, with_gaps
 from tda_bias.models.scored import scored
 from tda_bias.pairs import PairSet
 from tda_bias.scores.likelihood import triple_likelihoods
@@ -17,7 +17,7 @@ from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
 from tda_bias.triples import SentenceTriple
 from tda_bias.twins import Twins
 from tda_bias.types import InputError, Triple
-from tests.support.literal import causal_steps, ids_of, masked_step
+from tests.support.literal import causal_steps, ids_of, log_softmax_at, masked_step
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pair
 from tests.support.tokenizers import Wrapped, trained, uncased
@@ -248,3 +248,59 @@ def test_differences_that_rounding_makes_are_ties():
     won = wins(table.assign(group="g"))
     assert won["stereotype"].tolist() == [0.5, 1.0]
     assert won["tie"].tolist() == [True, False]
+
+
+# -- gaps and places -------------------------------------------------------------------------------
+
+
+def mt5_tokenizer():
+    """Words by their letters; its sentinel has the mark of a word's beginning, as mT5's."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [(letter, -3.0) for letter in "\u2581abcdefghijklmnopqrstuvwxyzTSH."]
+    special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    raw = Tokenizer(models.Unigram([*special, *letters, ("\u2581<extra_id_0>", 0.0)], unk_id=2))
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **names)
+
+
+def test_the_sentinel_of_mt5_is_the_gap_and_what_the_decoder_begins_with():
+    tokenizer = mt5_tokenizer()
+    special = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    model = LanguageModel(tiny_hf_model("t5", len(tokenizer), **special), tokenizer, "mt5")
+    triple = Triple("c", "own", "The cook sat.", "She sang.", "He sang.", "They sat.")
+    (found,) = triple_likelihoods(model, [triple])
+    source = tokenizer(f"{triple.context} <extra_id_0>")["input_ids"]
+    gap = tokenizer.get_vocab()["\u2581<extra_id_0>"]
+    assert source.count(gap) == 1
+    before = len(ids_of(tokenizer, triple.context))
+    for text, total in zip(triple.texts(), found.total, strict=True):
+        written = [0, gap, *ids_of(tokenizer, text)[before:]]
+        steps = [
+            log_softmax_at(
+                model.hf_model, place - 1, input_ids=source, decoder_input_ids=written[:place]
+            )[written[place]]
+            for place in range(2, len(written))
+        ]
+        assert total == pytest.approx(float(sum(steps)), abs=1e-3)
+    with pytest.raises(InputError, match="does not find the one gap in .*put a space before it"):
+        with_gaps(model, ["The cook<extra_id_0>"])
+
+
+def test_a_text_longer_than_robertas_places_is_refused():
+    """It has fewer than its configuration says: places are counted from after the padding's."""
+    tokenizer = trained(SPANNING, form="<s> $A </s>")
+    model = model_of(tokenizer, "roberta", max_position_embeddings=20)
+    longest = model.max_tokens
+    assert longest == 20 - SPECIAL["pad_token_id"] - 1
+    text = "".join(f"{letter} " for letter in "qxzjvwkqxzjvwkqxzjv")
+    ids = ids_of(tokenizer, text)
+    assert len(ids) > longest
+    fits = tokenizer.decode(ids[: longest - 2])
+    assert len(tokenizer(fits)["input_ids"]) == longest
+    pair_items(model, set_of(pair(fits, "She sang.", id="1")))
+    longer = tokenizer.decode(ids[: longest - 1])
+    with pytest.raises(InputError, match=f"has {longest + 1} tokens, .* takes {longest}"):
+        pair_items(model, set_of(pair(longer, "She sang.", id="1")))
