@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from tda_bias.config import BatchOption, CurveConfig, StudyConfig
+from tda_bias.show.terminal import say
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import MAX_COUNT, Ablation, InputError, OutcomeName, RankBy
 
 from .loading import (
@@ -228,10 +230,13 @@ def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     model = work.model(model_of(record, settings.model), dtype=record.model.dtype)
     refuse_other_weights(model, record)
     twins = texts.twins if settings.curve or "beta" in settings.outcomes else None
+    told = told_apart(model.token_ids, texts.items, twins)
+    for remark in told.remarks:
+        say(settings.console, remark)
     return Ablator(
         model,
-        texts.items,
-        twins=[twins.of(triple) for triple in texts.items] if twins is not None else (),
+        told.triples,
+        twins=[told.twins.of(triple) for triple in told.triples] if told.twins is not None else (),
         ablation=settings.ablation,
         batch_size=settings.batch_size,
         precision=settings.precision,
@@ -275,6 +280,8 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
 
 def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
     """Remove more and more heads by rankings, and by random orders."""
+    import numpy as np
+
     from tda_bias.ablation.prune_curve import named_rankings, prune_curve, split_targets
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.scores.perplexity import text_windows
@@ -282,8 +289,9 @@ def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
 
     with given_as("text"):
         text = load_neutral_text(settings.text)
-    choosing, _ = split_targets(asked.texts.items, seed=settings.seed)
+    _, targets = split_targets(asked.texts.items, seed=settings.seed)
     ablator = _ablator(settings, asked, work)
+    choosing = np.array([triple.group in targets for triple in ablator.triples])
     model, category = ablator.model, asked.category
     windows = text_windows(
         model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,12 +15,14 @@ from rich.console import Console
 from tda_bias.config import Config
 from tda_bias.debias.protocol import PRESETS, Protocol, protocol_of
 from tda_bias.pairs import PairSet
+from tda_bias.show.alike import refuse_all_alike
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.triples import Source, comes_from_hub
 from tda_bias.twins import Twins
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
 from .loading import hooked_model, reach_hub_for
@@ -120,6 +122,18 @@ class Asked:
         twins = self.twins
         return [twins.of(triple) if twins is not None else () for triple in self.triples]
 
+    def told_apart(self, model: LanguageModel, console: Console) -> Asked:
+        """The same without triples and twins that the model's tokenizer writes alike."""
+        told = told_apart(model.token_ids, self.triples, self.twins)
+        for remark in told.remarks:
+            say(console, remark)
+        twins = told.twins
+        if self.twins is None:
+            return replace(self, triples=told.triples)
+        kept = [t for t in told.triples if twins is not None and twins.of(t)]
+        refuse_all_alike(len(self.triples) - len(kept), len(self.triples), "triple")
+        return replace(self, triples=kept, twins=twins)
+
 
 def asked(settings: DebiasSettings) -> Asked:
     """Read what is given, and make sure that what it needs is installed."""
@@ -156,6 +170,7 @@ def asked(settings: DebiasSettings) -> Asked:
 def compute(settings: DebiasSettings, asked: Asked, work: Work) -> DebiasRun:
     """Train, and save the tables and the models."""
     model = work.model(settings.model)
+    asked = asked.told_apart(model, settings.console)
 
     from tda_bias.debias.corpus import Corpus
     from tda_bias.debias.domain import domain_texts, other_categories

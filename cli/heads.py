@@ -15,6 +15,7 @@ from tda_bias.show.table import TableSpec
 from tda_bias.show.text import counted
 from tda_bias.store.identity import Changes
 from tda_bias.twins import Twins, comparable_placebos
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import MAX_COUNT, InputError, ShareDone, Triple
 
 from .loading import Texts, hooked_model, pairs_of, triples_asked
@@ -169,7 +170,8 @@ def dry_run(settings: HeadsSettings) -> Output:
 
     read = texts(settings)
     model = hooked_model(settings.model, settings, settings.console)
-    groups, left_out = tokenized_groups(model, read.items, read.twins)
+    twins = told_apart(model.token_ids, read.items, read.twins, roles=2).twins
+    groups, left_out = tokenized_groups(model, read.items, twins)
     rows = text_counts(groups)
     counts = rows[["triples", "twins", "texts", "tokens"]].sum().to_dict()
     counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}

@@ -29,6 +29,7 @@ from tda_bias.models.requests import (
     gap_token,
     mask_token,
     require_kind,
+    with_gaps,
 )
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks
 from tda_bias.models.scoring import Scorer
@@ -59,13 +60,14 @@ def score_preferences(
 
     Raises:
         InputError: if the model has no language-model head, a word cannot be written with its
-            tokenizer, a class keeps no word, a template does not suit the model, or ``cache``
-            holds probabilities under other settings.
+            tokenizer or is written like another x, a class keeps no word, a template does not suit
+            the model, or ``cache`` holds probabilities under other settings.
         ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
     reader = word_reader(model, words.words, templates, classes, config=config)
     listed = reader.listed
+    _refuse_alike(model, words)
     weights = model.weight_hash()
     read = read_blocks(
         model,
@@ -109,6 +111,24 @@ def word_reader(
     config = config or ScoreConfig()
     listed = _readable(model, config, words, templates, classes)
     return WordReader(model, config.batch_size, templates, listed)
+
+
+def _refuse_alike(model: LanguageModel, words: WordList) -> None:
+    """Refuse words x that the tokenizer does not know, or cannot tell apart."""
+    first: dict[tuple[int, ...], str] = {}
+    ids = model.token_ids([f"The {word} said" for word in words.words])
+    for word, own in zip(words.words, map(tuple, ids), strict=True):
+        if model.tokenizer.unk_token_id in own:
+            fault = f"does not know {word!r}; leave it out"
+        elif own in first:
+            fault = f"writes {first[own]!r} and {word!r} alike; leave one out"
+        else:
+            first[own] = word
+            continue
+        raise InputError(
+            f"`words` {words.name}: the tokenizer of `model` {model.name} {fault}, or use another "
+            "model"
+        )
 
 
 def _words_record(
@@ -324,8 +344,7 @@ def _inputs(
     if model.kind == "seq2seq":
         gap = gap_token(model)
         sources = [f"{t.prompt(word)}{t.joint}{gap}" for word in words for t in templates]
-        read: list[list[int]] = model.tokenizer(sources)["input_ids"]
-        return read
+        return with_gaps(model, sources)
     if model.kind != "masked":
         leading, _ = special_tokens_around(model.tokenizer)
         return [[*leading, *ids] for ids in _prompt_ids(model, words, templates)]

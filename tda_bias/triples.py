@@ -7,7 +7,6 @@ differ in the words that fill a blank.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import regex
+
+from tda_bias.script import WORD_CHARACTERS, is_one_line
 from tda_bias.show.text import counted, left_out
 from tda_bias.sources import (
     STEREOSET,
@@ -265,7 +267,7 @@ def _triple(item: Item) -> Triple:
 def _category(value: Any, where: str) -> str:
     """A category as a text calls it; it also names columns, folders and sections."""
     name = _name(value, "bias_type", where)
-    if name == "all" or not re.fullmatch(r"\w[\w &'-]*", name):
+    if name == "all" or not regex.fullmatch(rf"\w[{WORD_CHARACTERS} &'-]*", name):
         raise InputError(
             f"{where}: `bias_type` must be the name of a category (gender, age ...: letters, "
             f"digits, spaces, hyphens, and not 'all'); got {name!r}"
@@ -275,7 +277,7 @@ def _category(value: Any, where: str) -> str:
 
 def _name(value: Any, key: str, where: str) -> str:
     name = visible_text(value, key, where).strip()
-    if not name.isprintable() or len(name) > _NAME_LENGTH:
+    if not is_one_line(name) or len(name) > _NAME_LENGTH:
         raise InputError(
             f"{where}: `{key}` must be a name of one line, at most {_NAME_LENGTH} characters; got "
             f"{name[:40]!r}{'...' if len(name) > 40 else ''}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.language_model import common_prefix, model_record, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
+from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token, shared_start
 from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
 from tda_bias.store.cache import OpenCache, no_cache
@@ -43,12 +43,14 @@ def ask_questions(
     counts questions.
 
     Raises:
-        InputError: if the model cannot be asked that way, a text is too long for it, its
+        InputError: if the model cannot be asked that way, its tokenizer does not know a subject or
+            an attribute, or writes two of them alike, a text is too long for it, its
             probabilities are undefined, or ``cache`` holds answers under other settings.
         ShareDone: where another process gathers.
     """
     config = config or AskConfig()
     how = _way_to_ask(model, config)
+    _refuse_unknown(model, design)
     ask: Ask
     if how == "span":
         ask = partial(_point_at_answers, model, config.batch_size)
@@ -109,6 +111,29 @@ def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
     else:
         model.require_language_head()
     return how
+
+
+def _refuse_unknown(model: LanguageModel, design: Design) -> None:
+    """Refuse subjects and attributes that the tokenizer does not know, or cannot tell apart."""
+    subjects = {f"{one.name}, {one.adjective}": repr(one.name) for one in design.subjects}
+    attributes = {
+        f"{one.says}, {one.antonym}": f"number {number}" if one.sensitive else repr(one.name)
+        for number, one in enumerate(design.attributes, start=1)
+    }
+    where = f"`class` {design.record.name}: the tokenizer of `model` {model.name}"
+    for noun, named in (("subject", subjects), ("attribute", attributes)):
+        first: dict[tuple[int, ...], str] = {}
+        # Inside a sentence, as in questions: before a text alone some tokenizers put a space.
+        ids = model.token_ids([f"They met {text}." for text in named])
+        for name, own in zip(named.values(), map(tuple, ids), strict=True):
+            if model.tokenizer.unk_token_id in own:
+                fault = f"does not know the {noun} {name}; leave it out"
+            elif own in first:
+                fault = f"writes the {noun}s {first[own]} and {name} alike; leave one out"
+            else:
+                first[own] = name
+                continue
+            raise InputError(f"{where} {fault}, or use another model")
 
 
 # -- what is asked at a time -----------------------------------------------------------------------
@@ -261,14 +286,12 @@ class ContinuationAsker:
         distinct = list(dict.fromkeys(text for three in parts for text in three))
         ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
         of = dict(zip(distinct, ids, strict=True))
-        texts = []
-        for given, named, whole in parts:
-            start = common_prefix(of[given], of[whole])
-            if start == 0 or start >= len(of[whole]):
-                raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
-            named_to = max(start + 1, common_prefix(of[named], of[whole]))
-            texts.append(ScoredText(of[whole], start, named_to))
-        return texts
+        # The two subjects of a question stand one after the other.
+        return [
+            text
+            for first in range(0, len(parts), 2)
+            for text in _same_beginning(self._model, parts[first : first + 2], of)
+        ]
 
     def _continuations(self, instance: Instance) -> Iterator[tuple[str, str, slice]]:
         """The text before, what is scored after it, and where in that the subject stands."""
@@ -283,6 +306,18 @@ class ContinuationAsker:
                 answer, place = template.answer(subject)
                 # The full stop ends it: Ann must not stand for Anna.
                 yield f"Paragraph: {context} Question: {question} Answer:", f"{answer}.", place
+
+
+def _same_beginning(
+    model: LanguageModel, parts: Sequence[tuple[str, str, str]], ids: Mapping[str, list[int]]
+) -> list[ScoredText]:
+    """Texts about two subjects after what is given, scored from the same character on."""
+    given, _, whole = parts[0]
+    start = shared_start(model, ids[given], [ids[text] for *_, text in parts], where=repr(whole))
+    return [
+        ScoredText(ids[whole], start, max(start + 1, common_prefix(ids[named], ids[whole])))
+        for _, named, whole in parts
+    ]
 
 
 # -- masked models ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tda_bias.models.attention import writes_to_the_stream
 from tda_bias.models.hooks import Precision
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.scoring import TreePass
-from tda_bias.scores.stereoset import language_wins
+from tda_bias.scores.stereoset import language_wins, preferred
 from tda_bias.store.cache import Cache, Part
 from tda_bias.types import Ablation, HeadId, Triple
 
@@ -70,7 +70,7 @@ class Outcomes:
         if np.isfinite(self.twin_log_odds).any():
             values["beta"] = float(np.nanmean(self.beta))
         values |= {
-            "ss": 50 * float(np.mean(np.sign(s - a) + 1)),
+            "ss": 100 * float(np.mean(preferred(s, a))),
             "lms": 100 * float(np.mean(language_wins(s, a, u))),
             "log_ppl_unrelated": -float(u.sum() / tokens[2]),
         }

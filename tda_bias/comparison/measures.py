@@ -29,6 +29,7 @@ from tda_bias.scores.stereoset import SCORINGS, item_table, log_odds, wins
 from tda_bias.scores.stereoset_scores import sentence_items, sentence_twins
 from tda_bias.store.hashes import text_hash
 from tda_bias.triples import triple_ids
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import Progress, Triple, in_order
 
 if TYPE_CHECKING:
@@ -57,11 +58,13 @@ def triple_measure(
     """StereoSet's intersentence half; beta of every category is what a comparison is about.
 
     Without twins there is no beta. ``source`` is where the triples were read, and what pins them.
+    Items whose texts a model's tokenizer writes alike have no value, twins of that kind no part.
     """
-    own = [twins.of(triple) if twins is not None else () for triple in triples]
     ids = triple_ids(triples)
 
     def items(model: LanguageModel, **reading: Any) -> pd.DataFrame:
+        told = told_apart(model.token_ids, triples, twins).twins
+        own = [told.of(triple) if told is not None else () for triple in triples]
         every = [*triples, *chain.from_iterable(own)]
         readings = triple_likelihoods(model, every, **reading)
         table = item_table(triples, readings[: len(triples)])
@@ -71,7 +74,7 @@ def triple_measure(
         return _stereoset_rows("", table, table[table["twins"] > 0])
 
     categories = in_order(triple.category for triple in triples)
-    twinned = {triple.category for triple, of_item in zip(triples, own, strict=True) if of_item}
+    twinned = {triple.category for triple in triples if twins is not None and twins.of(triple)}
     return Measure(
         name="stereoset",
         outcomes=_stereoset_outcomes("", "StereoSet", categories, twinned, main=True),

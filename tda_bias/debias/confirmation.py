@@ -26,6 +26,7 @@ from tda_bias.stats.seeds import generator
 from tda_bias.store.files import now, read_text, to_json, write_text
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import InputError, Triple
 
 
@@ -169,9 +170,9 @@ def _read(
         table = compared(pair_items(model, items))
         table = table[table["log_odds"].notna()]
         return table["group"].astype(str).tolist(), table["log_odds"].to_numpy(float)
-    twins = make_twins(items)
-    kept = [triple for triple in items if twins.of(triple)]
-    if not kept:
+    twins = told_apart(model.token_ids, items, make_twins(items)).twins
+    kept = [triple for triple in items if twins is not None and twins.of(triple)]
+    if twins is None or not kept:
         raise InputError("no triple of `pairs` has a twin; give pairs instead")
     texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept])
     return [triple.group for triple in kept], texts.answers(range(len(kept))).gap

@@ -95,7 +95,7 @@ def mediation(texts: TwinTexts, items: Int[np.ndarray, " item"]) -> Float[np.nda
 
 
 def _shape(split: SplitTexts) -> list[tuple[int, int]]:
-    return [(len(ids), start) for ids, start in zip(split.ids[:2], split.start[:2], strict=True)]
+    return [(len(ids), split.start) for ids in split.ids[:2]]
 
 
 def _mediated(
@@ -115,7 +115,7 @@ def _mediated(
         chosen = log_probs.gather(-1, ids[:n, 1:, None])[..., 0]
         odds = chosen.new_zeros(())
         for row, (split, role) in enumerate(texts[:n]):
-            first = len(leading) + split.start[role] - 1
+            first = len(leading) + split.start - 1
             last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
         slopes = torch.autograd.grad(odds, seen[:-1])

@@ -49,7 +49,7 @@ def shown(run: DebiasRun, folder: Path, *, top: int = 10) -> Output:
     compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
     return Output(
         finding=debias_finding(record).then(*compare, report_of(folder)),
-        shown=[table, *data_remarks(record.data)],
+        shown=[table, *data_remarks(record)],
         values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
         rows=run.conditions,
         folder=folder,

@@ -268,7 +268,7 @@ def run_remarks(result: HeadBias) -> list[str]:
             "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
             "(NaN, with this reason in heads.csv); ranks, tests and location need none."
         )
-    lines += data_remarks(result.record.data)
+    lines += data_remarks(result.record)
     checks = [group.row_sums for group in result.record.groups]
     failed = sorted({layer for check in checks for layer in check.failed})
     if failed:

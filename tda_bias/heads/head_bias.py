@@ -36,6 +36,7 @@ from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, OpenCache, Part
 from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Progress, Triple, in_order
 
@@ -68,8 +69,9 @@ def head_bias(
         Tables, and the record of the run.
 
     Raises:
-        InputError: if a group has fewer than 2 usable triples, a text is longer than the model's
-            context, or patterns are NaN.
+        InputError: if the model's tokenizer writes two texts of every triple alike, a group has
+            fewer than 2 usable triples, a text is longer than the model's context, or patterns are
+            NaN.
         ShareDone: if the groups are shared by several processes and another one gathers.
 
     Source: Varadarajan & Songdechakraiwut, sections 2 and 3; twins and tests are described in
@@ -83,6 +85,8 @@ def head_bias(
     config, clock = config or HeadBiasConfig(), Stopwatch()
     if twins == "auto":
         twins = make_twins(triples) or None
+    told = told_apart(model.token_ids, triples, twins, roles=2)
+    twins = told.twins
     _refuse_idle_adjustment(config, twins)
     kind = kind_of(config.summary)
     with _evaluating(model):
@@ -129,6 +133,7 @@ def head_bias(
         ]
     record = HeadsRecord(
         model=hooked_model_record(model, weights=weights),
+        remarks=told.remarks,
         config=config,
         texts=texts_record(groups, left_out),
         twins=twins.record() if twins else None,

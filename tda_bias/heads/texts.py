@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from torch import Tensor
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.token_places import PlacesAsked, TokenPlaces, token_places
 from tda_bias.models.language_model import batches_of_similar_width, common_prefix, padded
+from tda_bias.show.alike import ALIKE, are_alike
 from tda_bias.store.cache import texts_hash
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import RecordPart
@@ -175,8 +177,8 @@ def tokenized_groups(
     Where ``places`` are needed, triples that do not name their target are left out.
 
     Raises:
-        InputError: if triples are mixed with pairs, a group has fewer than two, a text does not fit
-            the model, or ``places`` of pairs are needed, which have no context.
+        InputError: if there is no triple, triples are mixed with pairs, a group has fewer than two
+            usable ones, ``places`` of pairs are needed, which have no context, or as ``tokenize``.
     """
     pairs = {triple.is_pair for triple in triples}
     if len(pairs) > 1:
@@ -199,7 +201,8 @@ def tokenized_groups(
         key = (triple.category, triple.group)
         group = groups.setdefault(key, TokenizedGroup(*key, [], [], [], []))
         texts_of_twins = [next(twin_tokens) for _ in several]
-        if reason := _unusable(texts, places):
+        reason = _unusable(texts, places)
+        if reason:
             left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
             continue
         for twin in texts_of_twins:
@@ -217,15 +220,25 @@ def tokenized_groups(
         if len(group.contexts) < 2:
             raise InputError(
                 f"the group {group.group!r} ({group.category}) has {len(group.contexts)} usable "
-                f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
+                f"{kind}, a variance needs 2{_why(group.group, left_out)}; raise --limit, or name "
+                "the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
+
+
+def _why(group: str, left_out: Sequence[Mapping[str, str]]) -> str:
+    """The reasons why triples of a group were left out, with their numbers, in brackets."""
+    reasons = Counter(own["reason"] for own in left_out if own["group"] == group)
+    said = ", ".join(f"{n} left out: {reason}" for reason, n in reasons.items())
+    return f" ({said})" if said else ""
 
 
 def _unusable(texts: ContextTexts, places: PlacesAsked) -> str:
     """Why the texts of a context cannot be compared; empty if they can."""
     if min(texts.n_tokens) < MIN_TOKENS:
         return f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+    if are_alike(texts.ids[:2]):
+        return ALIKE
     missing = [of_text.missing for of_text in texts.places] if places == "needed" else []
     return next(filter(None, missing), "")
 

@@ -18,6 +18,7 @@ from tda_bias.pairs.load import load_pairs
 from tda_bias.scores.beta import TwinSets
 from tda_bias.scores.stereoset import icat as icat_of
 from tda_bias.scores.stereoset import log_odds as odds_of
+from tda_bias.scores.stereoset import preferred as wins_of
 from tda_bias.scores.stereoset import wins
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.store.files import json_objects, read_text
@@ -213,7 +214,7 @@ def _items(readings: Sequence[Reading], *, twins: bool = False) -> pd.DataFrame:
 
 
 def _preferred(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
-    return np.asarray(50 * (np.sign(odds_of(items, "sum")) + 1))
+    return np.asarray(100 * wins_of(items["log_prob_s"], items["log_prob_a"]))
 
 
 def _targets(items: pd.DataFrame) -> list[str]:

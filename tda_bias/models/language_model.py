@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,10 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+# Settings of tokenizers with which a text is written differently each time: byte-pair encoding
+# drops merges, a unigram model draws among the likeliest splits.
+_AT_RANDOM = ("dropout", "alpha", "nbest_size")
+_log = logging.getLogger(__name__)
 # What the bridge puts between the names of a part and of what it wraps.
 WRAPPED = "_original_component"
 Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
@@ -29,6 +34,8 @@ _PASS_COST = 40
 @dataclass(frozen=True, repr=False)
 class LanguageModel:
     """A Hugging Face model with the tokenizer its texts go through.
+
+    A tokenizer that splits words at random, as in training, no longer does; that is said.
 
     Attributes:
         hf_model: The model, on its device, in evaluation mode.
@@ -45,6 +52,9 @@ class LanguageModel:
     revision: str | None = None
     not_in_checkpoint: tuple[str, ...] = ()
     adapted: str | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self.tokenizer, self.name)
 
     def __repr__(self) -> str:
         shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
@@ -99,6 +109,13 @@ class LanguageModel:
         names = ("max_position_embeddings", "n_positions", "n_ctx")
         limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
         limits.append(self.tokenizer.model_max_length)
+        embeddings = getattr(self.hf_model.base_model, "embeddings", None)
+        places = getattr(embeddings, "position_embeddings", None)
+        padding: int | None = getattr(places, "padding_idx", None)
+        if (
+            places is not None and padding is not None
+        ):  # RoBERTa counts places from the one after the padding's
+            limits.append(places.weight.shape[0] - padding - 1)
         longest = min(limits)
         return None if longest > 10**9 else int(longest)
 
@@ -113,6 +130,14 @@ class LanguageModel:
                 f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
                 "nothing is truncated, shorten it"
             )
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts without special tokens."""
+        if not texts:
+            return []
+        read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        ids: list[list[int]] = read["input_ids"]
+        return ids
 
     def tokenizer_hash(self) -> str:
         """Hash of what a tokenizer gives a model beside a text: vocabulary, special tokens."""
@@ -194,6 +219,25 @@ class LanguageModel:
                 "probabilities would be random; give a causal, masked or sequence-to-sequence "
                 "language model"
             )
+
+
+def _settle(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Switch off what makes a tokenizer write the same text differently each time.
+
+    Raises:
+        InputError: if that cannot be switched off.
+    """
+    splits = f"`model` {name}: its tokenizer splits words at random"
+    if (getattr(tokenizer, "sp_model_kwargs", None) or {}).get("enable_sampling"):
+        raise InputError(
+            f"{splits} (enable_sampling of sp_model_kwargs in tokenizer_config.json); take that out"
+        )
+    splitter = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    for setting in _AT_RANDOM:
+        value = getattr(splitter, setting, None)
+        if value:
+            setattr(splitter, setting, None)
+            _log.warning("%s (%s %s), which is switched off", splits, setting, value)
 
 
 def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:
@@ -290,8 +334,26 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row token"], Ten
 
 
 def special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Special tokens that a tokenizer puts before and after a text; none for many."""
-    bare = tokenizer("that", add_special_tokens=False)["input_ids"]
-    full = tokenizer("that")["input_ids"]
-    start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
-    return list(full[:start]), list(full[start + len(bare) :])
+    """Special tokens that a tokenizer puts before and after a text; none for many.
+
+    They are read off a text that becomes tokens, none of them special: of a tokenizer that writes
+    no English, one of its own words.
+
+    Raises:
+        InputError: if the tokenizer writes no such text.
+    """
+    special = set(tokenizer.all_special_ids)
+    for text in _texts_of(tokenizer):
+        bare = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        full = list(tokenizer(text)["input_ids"])
+        places = [i for i in range(len(full)) if bare and full[i : i + len(bare)] == bare]
+        if places and special.isdisjoint(bare):
+            return full[: places[0]], full[places[0] + len(bare) :]
+    raise InputError("the tokenizer writes no text: none of its words becomes tokens again")
+
+
+def _texts_of(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+    """Texts, of which a tokenizer can write some: English, then its own words one by one."""
+    yield "that"
+    for token in range(len(tokenizer)):
+        yield tokenizer.decode([token])

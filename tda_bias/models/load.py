@@ -207,6 +207,8 @@ def read_config(name: str) -> Any:
         from transformers import AutoConfig
 
         config = AutoConfig.from_pretrained(local_source(name), trust_remote_code=False)
+        for part in (config, config.get_text_config()):
+            part.return_dict = True  # a checkpoint may ask for tuples, which nothing here reads
         for setting in _IMPLEMENTATIONS:
             value = getattr(config, setting, None)
             if isinstance(value, str) and "/" in value:

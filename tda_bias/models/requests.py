@@ -28,6 +28,8 @@ from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.types import InputError
 
 _T5_GAP = "<extra_id_0>"
+# As it stands in vocabularies: mT5's has the mark of a word's beginning before it.
+_T5_TOKENS = (_T5_GAP, f"\N{LOWER ONE EIGHTH BLOCK}{_T5_GAP}")
 Places = Sequence[int] | Int[np.ndarray, " place"]
 
 
@@ -54,12 +56,12 @@ def continuations(
 ) -> list[Request]:
     """For each context, a request that reads every token of each of its answers after it.
 
-    A space stands between the two. A token that covers the end of the context and the beginning of
-    an answer is the answer's.
+    A space stands between the two. Where a token of any answer covers the end of the context too,
+    all answers are read from before it: from the same character.
 
     Raises:
-        InputError: if the tokenizer makes no token of a context or of an answer, or a context has
-            no answer.
+        InputError: if the tokenizer makes no token of a context or of an answer, a token holds the
+            whole context and more with nothing before it, or a context has no answer.
     """
     requests = []
     for context, several in zip(contexts, answers, strict=True):
@@ -67,13 +69,41 @@ def continuations(
             raise InputError(f"{context!r} has no answer to be read after it")
         texts = [context, *(f"{context} {answer}" for answer in several)]
         before, *ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        starts = [common_prefix(before, own) for own in ids]
-        for text, start, own in zip(texts[1:], starts, ids, strict=True):
-            if not 0 < start < len(own):
-                raise InputError(f"the tokenizer makes no token of a part of {text!r}")
-        places = [range(start, len(own)) for start, own in zip(starts, ids, strict=True)]
-        requests.append(Request(tuple(ids), tuple(enumerate(places)), min(starts), context))
+        start = shared_start(model, before, ids, where=repr(context))
+        places = [range(start, len(own)) for own in ids]
+        requests.append(Request(tuple(ids), tuple(enumerate(places)), start, context))
     return requests
+
+
+def shared_start(
+    model: LanguageModel, context: Sequence[int], texts: Sequence[Sequence[int]], *, where: str
+) -> int:
+    """The token from which texts that go on from a context are compared.
+
+    Where a token of any of them covers the end of the context too, all are read from before it:
+    from the same character.
+
+    Args:
+        model: The model that reads them.
+        context: Token ids of the context alone.
+        texts: Token ids of each text, context and continuation.
+        where: Names the texts in messages.
+
+    Raises:
+        InputError: if a context or a continuation has no token, or one token holds the whole
+            context and more, and no special token stands before it.
+    """
+    known = [common_prefix(context, own) for own in texts]
+    if not context or any(n >= len(own) for n, own in zip(known, texts, strict=True)):
+        raise InputError(
+            f"{where}: the tokenizer makes no token of a text, its context or its continuation"
+        )
+    if 0 in known and not special_tokens_around(model.tokenizer)[0]:
+        raise InputError(
+            f"{where}: one token of `model` {model.name} holds the whole context and the beginning "
+            "of what follows, and nothing stands before it; leave it out"
+        )
+    return min(known)
 
 
 def as_trees(
@@ -166,19 +196,41 @@ def mask_token(model: LanguageModel) -> int:
 
 def gap_token(model: LanguageModel) -> str:
     """The gap in an encoder's text: T5's first sentinel, or the mask of BART."""
-    tokenizer = model.tokenizer
-    if _T5_GAP in tokenizer.get_vocab():
+    if _sentinel(model) is not None:
         return _T5_GAP
-    if tokenizer.mask_token is None:
+    mask = model.tokenizer.mask_token
+    if mask is None:
         raise InputError(f"`model` {model.name}: its tokenizer has neither {_T5_GAP} nor a mask")
-    return str(tokenizer.mask_token)
+    return str(mask)
+
+
+def _sentinel(model: LanguageModel) -> int | None:
+    """The id of T5's first sentinel; None for models without."""
+    vocabulary = model.tokenizer.get_vocab()
+    return next((vocabulary[token] for token in _T5_TOKENS if token in vocabulary), None)
 
 
 def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
     """Token ids that the encoder reads: contexts with a gap after each."""
     gap = gap_token(model)
-    texts = [f"{context} {gap}" if context else gap for context in contexts]
-    ids: list[list[int]] = model.tokenizer(texts)["input_ids"] if texts else []
+    return with_gaps(model, [f"{context} {gap}" if context else gap for context in contexts])
+
+
+def with_gaps(model: LanguageModel, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts with a gap in each, special tokens included.
+
+    Raises:
+        InputError: if the tokenizer does not write the gap as one token.
+    """
+    sentinel = _sentinel(model)
+    gap = mask_token(model) if sentinel is None else sentinel
+    ids: list[list[int]] = model.tokenizer(list(texts))["input_ids"] if texts else []
+    for text, own in zip(texts, ids, strict=True):
+        if own.count(gap) != 1:
+            raise InputError(
+                f"`model` {model.name}: its tokenizer does not find the one gap in {text!r}; put a "
+                "space before it"
+            )
     return ids
 
 
@@ -193,9 +245,9 @@ def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
         start = getattr(generation, "decoder_start_token_id", None)
     if start is None:
         raise InputError(f"`model` {model.name}: its configuration has no decoder start")
-    gap = gap_token(model)
-    if gap == _T5_GAP:
-        return [start, model.tokenizer.convert_tokens_to_ids(gap)]
+    sentinel = _sentinel(model)
+    if sentinel is not None:
+        return [start, sentinel]
     leading = [t for t in special_tokens_around(model.tokenizer)[0] if t != start]
     return [start, *leading, *context]
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from tda_bias.script import Span, words
 from tda_bias.show.text import is_visible
 from tda_bias.store.record import DataRecord
 from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
-Span = tuple[int, int]
-_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +128,6 @@ def checked(pair: Pair) -> Pair:
 def are_equal(pair: Pair) -> bool:
     """Tell whether the two texts of a pair are one."""
     return pair.more.split() == pair.less.split()
-
-
-def words(text: str) -> list[Span]:
-    """Places of the words and the punctuation marks of a text, in characters."""
-    return [match.span() for match in _WORD.finditer(text)]
 
 
 def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:

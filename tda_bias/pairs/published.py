@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tda_bias.pairs.pair import Pair, PairSet, are_equal, checked, words
+from tda_bias.pairs.pair import Pair, PairSet, are_equal, checked
+from tda_bias.script import words
 from tda_bias.show.text import left_out
 from tda_bias.sources import (
     HUB,

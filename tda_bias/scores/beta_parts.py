@@ -37,10 +37,10 @@ import pandas as pd
 from jaxtyping import Float
 from transformers import PreTrainedTokenizerBase
 
-from tda_bias.pairs.pair import Span
 from tda_bias.scores.beta import TwinSets, twin_table
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import SCORINGS
+from tda_bias.script import Span
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import Triple, in_order
 

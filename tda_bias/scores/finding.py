@@ -12,7 +12,6 @@ from tda_bias.show.text import (
     NEUTRAL_IS_NOT_GOOD,
     Finding,
     counted,
-    data_remarks,
     interval_text,
     number_text,
     p_text,
@@ -260,8 +259,8 @@ def pairs_finding(result: PairSetScores) -> Finding:
     lines = [
         f"{record.official.name}: {headline}.",
         f"{record.model.name} prefers the first text (`more`) in {whole['preferred']:.1f} % of "
-        f"{counted(whole['items'], 'pair')} ({preferred}; 50 without a preference), by sums of "
-        "log-probabilities.",
+        f"{counted(whole['items'] - whole['undefined'], 'pair')} ({preferred}; 50 without a "
+        "preference), by sums of log-probabilities.",
     ]
     table = compared(result.items)
     share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())
@@ -278,7 +277,6 @@ def pairs_finding(result: PairSetScores) -> Finding:
         f"{whole['interval']}.",
     ]
     control = _preference_by_length(result.length_split, "sum")
-    control += data_remarks(record.data)
     if record.set in CROWS:
         control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
     return Finding(

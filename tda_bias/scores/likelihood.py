@@ -69,7 +69,8 @@ class TextReader:
         Returns:
             By how they were read, contrast by contrast: ``log_prob``; or ``pll`` and, where the
             tokenizer tells words apart, ``pll_within_word``; and ``context``, that of a triple as
-            one text. A text none of whose words is scored gets an empty array.
+            one text. A text none of whose words is scored gets an empty array, as does every text
+            of a contrast two of whose texts the tokenizer writes alike.
 
         Raises:
             InputError: if the model has no language-model head or is of another kind, a text is too
@@ -77,7 +78,7 @@ class TextReader:
         """
         model = self.model
         require_kind(model, ("causal", "masked", "seq2seq"), "texts are scored with")
-        split = tokenize(model, contrasts)
+        split = [own.told_apart() for own in tokenize(model, contrasts)]
         if model.kind == "masked" and not self.triples:
             return _masked(model, split, self.batch_size, progress)
         leading = self._leading() if model.kind == "causal" else None
@@ -142,7 +143,12 @@ class TextReader:
 
     def _depends_on(self, contrasts: Sequence[Contrast]) -> dict[str, str]:
         texts = [
-            (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
+            (
+                [own.start] * len(own.ids),
+                *own.ids,
+                *(p.tolist() for p in own.scored),
+                *(own.word or ()),
+            )
             for own in tokenize(self.model, contrasts)
         ]
         return {"texts": texts_hash(texts)}

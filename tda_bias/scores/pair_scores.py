@@ -24,8 +24,9 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet
 from tda_bias.pairs.published import CROWS, female_shares, gender_of_more, paradigms
 from tda_bias.scores.likelihood import Start, TextReader
-from tda_bias.scores.stereoset import SCORINGS, Scoring, scored, text_columns
-from tda_bias.scores.texts import Contrast, tokenize
+from tda_bias.scores.stereoset import SCORINGS, Scoring, preferred, scored, text_columns
+from tda_bias.scores.texts import Contrast, alike, tokenize
+from tda_bias.show.alike import alike_remark, refuse_all_alike
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.store.record import RecordPart, RunRecord
@@ -55,15 +56,18 @@ def pair_items(
     Returns:
         One row per reading (see ``TextReader.read``) and pair: ``reading id group
         type cluster log_prob_more tokens_more log_prob_less tokens_less``. Natural logarithms,
-        summed over the scored tokens; NaN where a text has none.
+        summed over the scored tokens; NaN where a text has none, or the tokenizer writes both
+        texts alike.
 
     Raises:
-        InputError: if there is no pair, or as ``TextReader.read_saved``.
+        InputError: if there is no pair, or none whose texts the tokenizer writes differently, or
+            as ``TextReader.read_saved``.
         ShareDone: as ``TextReader.read_saved``.
     """
     if not pairs.pairs:
         raise InputError("there is no pair to score")
     contrasts = [_contrast(model, pair) for pair in pairs.pairs]
+    refuse_all_alike(alike(model, contrasts), len(contrasts), "pair")
     reader = TextReader(model, batch_size, start)
     read = reader.read_saved({"pairs": contrasts}, cache, progress=progress)["pairs"]
     rows = []
@@ -89,10 +93,10 @@ def compared(items: pd.DataFrame, *, scoring: Scoring = "sum") -> pd.DataFrame:
         undefined.
     """
     items = items[items["reading"] == items["reading"].iloc[0]]
-    odds = scored(items, "more", scoring) - scored(items, "less", scoring)
+    more, less = (scored(items, side, scoring) for side in _SIDES)
     return items[["id", "type", "group", "cluster"]].assign(
-        log_odds=odds,
-        preferred=(np.sign(odds) + 1) / 2,
+        log_odds=more - less,
+        preferred=preferred(more, less),
         longer=np.sign(items["tokens_more"] - items["tokens_less"]),
     )
 
@@ -134,16 +138,16 @@ def summary(table: pd.DataFrame, confidence: float) -> dict[str, Any]:
     units = defined["cluster"].nunique()
     clustered = units >= FEWEST_CLUSTERS
     cluster = defined["cluster"].to_numpy() if clustered else None
-    preferred, odds = (
+    share, odds = (
         cluster_mean(defined[name].to_numpy(float), cluster) for name in ("preferred", "log_odds")
     )
-    low, high = preferred.share_limits(confidence)
+    low, high = share.share_limits(confidence)
     odds_low, odds_high = odds.limits(confidence)
     return {
         "items": len(table),
         "undefined": len(table) - len(defined),
-        "ties": int((defined["log_odds"] == 0).sum()),
-        "preferred": 100 * preferred.mean,
+        "ties": int((defined["preferred"] == 0.5).sum()),
+        "preferred": 100 * share.mean,
         "preferred_low": 100 * low,
         "preferred_high": 100 * high,
         "log_odds": odds.mean,
@@ -428,6 +432,7 @@ def pair_set_scores(
     by_division, own = official(pairs, items, confidence=confidence)
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
     ids = [contrast.ids for contrast in tokenize(model, contrasts)]
+    remarks = alike_remark(alike(model, contrasts), len(contrasts), "pair")
     return PairSetScores(
         items=items,
         scores=scores(items, confidence=confidence),
@@ -437,6 +442,7 @@ def pair_set_scores(
             model=model_record(model, weights=model.weight_hash()),
             data=pairs.record,
             kind=model.kind,
+            remarks=remarks,
             texts=PairTextsRecord(pairs=len(pairs.pairs), hash=texts_hash(ids)),
             set=pairs.name,
             start=start,

@@ -29,7 +29,7 @@ def shown(result: PairSetScores, folder: Path, *, top: int = 10) -> Output:
     record = result.record
     return Output(
         finding=pairs_finding(result).then(report_of(folder)),
-        shown=[official_table(result), *_own_groups(result), *data_remarks(record.data)],
+        shown=[official_table(result), *_own_groups(result), *data_remarks(record)],
         values={
             "model": record.model,
             "set": record.set,

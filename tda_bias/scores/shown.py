@@ -52,7 +52,7 @@ def shown(result: StereoSetScores, folder: Path, *, top: int = 10) -> Output:
         finding=stereoset_finding(result).then(
             f"tdabias heads --model {quote(name)} --category {category}{data}", report_of(folder)
         ),
-        shown=[*tables, *groups, *data_remarks(result.record.data)],
+        shown=[*tables, *groups, *data_remarks(result.record)],
         values={
             "model": result.record.model,
             "scores": result.scores,
@@ -76,7 +76,7 @@ def sentences_shown(run: SentenceScores, folder: Path, *, top: int = 10) -> Outp
         shown=[
             TableSpec(title, _of_all(run.scores), columns, uncut=True),
             *_own_groups(run.scores[run.scores["scored"] == run.scores["scored"].iloc[0]]),
-            *data_remarks(run.record.data),
+            *data_remarks(run.record),
         ],
         values={
             "model": run.record.model,

@@ -37,12 +37,14 @@ from tda_bias.scores.stereoset import (
     scores,
     text_columns,
 )
-from tda_bias.scores.texts import Contrast, split_triples, tokenize
+from tda_bias.scores.texts import Contrast, alike, split_triples, tokenize
+from tda_bias.show.alike import alike_remark, refuse_all_alike
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
 from tda_bias.store.record import RecordPart, RunRecord
 from tda_bias.store.result import Result, Table
 from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
+from tda_bias.twins.told_apart import told_apart
 from tda_bias.types import InputError, Progress, Triple
 
 if TYPE_CHECKING:
@@ -188,16 +190,24 @@ def stereoset_scores(
 
     Raises:
         InputError: if the model has no language-model head or is of another kind, a text is too
-            long for it, there is no triple, or ``cache`` holds readings of something else.
+            long for it, there is no triple whose texts its tokenizer writes differently, or
+            ``cache`` holds readings of something else.
         ShareDone: if the parts are shared by several processes and another one gathers.
     """
     config = config or StereoSetConfig()
     confidence, seed = config.confidence, config.seed
     if twins == "auto":
         twins = make_twins(triples) or None
+    told = told_apart(model.token_ids, triples, twins)
+    triples, twins = told.triples, told.twins
     if placebos == "auto":
         made = {name: make_placebos(triples, name) for name in PLACEBOS if twins}
         placebos = {name: own for name, own in made.items() if own}
+    placebos = {
+        name: differing
+        for name, own in placebos.items()
+        if (differing := told_apart(model.token_ids, triples, own).twins) is not None
+    }
     twins_of = [twins.of(triple) if twins is not None else () for triple in triples]
     placebos_of = {
         name: [own.of(t) if several else () for t, several in zip(triples, twins_of, strict=True)]
@@ -238,6 +248,7 @@ def stereoset_scores(
         record=StereoSetRecord(
             model=model_record(model, weights=model.weight_hash()),
             kind=model.kind,
+            remarks=told.remarks,
             texts=ScoredTextsRecord(triples=len(triples), hash=texts_hash(ids)),
             twins=None if twins is None else twins.only(triples).record(),
             placebos={name: own.only(triples).record() for name, own in placebos.items()},
@@ -328,6 +339,9 @@ def sentence_scores(
     """
     if not sentences:
         raise InputError("there is no item to score")
+    contrasts = [Contrast(sentence.texts()) for sentence in sentences]
+    n_alike = alike(model, contrasts)
+    refuse_all_alike(n_alike, len(contrasts), "item")
     config = config or SentenceConfig()
     start, confidence = config.start, config.confidence
     items = sentence_items(
@@ -345,7 +359,7 @@ def sentence_scores(
         splits.append(length_split(defined).assign(**about))
     if not tables:
         raise InputError("no item has a token that can be scored")
-    ids = [contrast.ids for contrast in tokenize(model, [Contrast(s.texts()) for s in sentences])]
+    ids = [contrast.ids for contrast in tokenize(model, contrasts)]
     return SentenceScores(
         items=items,
         scores=pd.concat(tables, ignore_index=True),
@@ -353,6 +367,7 @@ def sentence_scores(
         record=SentenceRecord(
             model=model_record(model, weights=model.weight_hash()),
             kind=model.kind,
+            remarks=alike_remark(n_alike, len(contrasts), "item"),
             texts=ScoredTextsRecord(triples=len(sentences), hash=texts_hash(ids)),
             start=start,
             confidence=confidence,

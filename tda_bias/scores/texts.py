@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -12,9 +12,11 @@ from jaxtyping import Int
 
 from tda_bias.models.language_model import common_prefix
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.requests import Request
+from tda_bias.models.requests import Request, shared_start
 from tda_bias.models.token_trees import TokenTree
-from tda_bias.pairs.pair import Scored, Span, differing_spans, words
+from tda_bias.pairs.pair import Scored, differing_spans
+from tda_bias.script import Span, words
+from tda_bias.show.alike import are_alike
 from tda_bias.types import InputError, Triple
 
 # Number of a triple's context among its parts, after the continuations in the order of ``ROLES``.
@@ -46,33 +48,37 @@ class SplitTexts:
 
     Attributes:
         ids: Per text.
-        start: Per text how many of its tokens are the context's.
+        start: How many tokens of each are the context's.
         scored: Per text the places that are scored.
         word: Per text the word that each token belongs to, for masked models; None where the
             tokenizer does not tell.
     """
 
     ids: tuple[list[int], ...]
-    start: tuple[int, ...]
+    start: int
     scored: tuple[Int[np.ndarray, " place"], ...]
     word: tuple[list[int], ...] | None = None
 
     def first(self, n: int) -> SplitTexts:
         """The first texts alone."""
-        return SplitTexts(self.ids[:n], self.start[:n], self.scored[:n])
+        return SplitTexts(self.ids[:n], self.start, self.scored[:n])
+
+    def told_apart(self) -> SplitTexts:
+        """The same, of which nothing is scored where two texts are the same tokens."""
+        if not are_alike(self.ids):
+            return self
+        return replace(self, scored=tuple(np.empty(0, dtype=np.int64) for _ in self.ids))
 
     def request(self, before: str = "", *, context_from: int | None = None) -> Request:
         """Every scored token, text by text.
 
         ``before`` is the context as a text. ``context_from`` reads the context's tokens from this
-        one on too, before the others. Where a token covers the end of the context and the beginning
-        of a continuation, what all texts share is the context.
+        one on too, before the others.
         """
-        context = min(self.start)
         read: list[tuple[int, Any]] = list(enumerate(self.scored))
         if context_from is not None:
-            read.insert(0, (0, range(context_from, context)))
-        return Request(self.ids, tuple(read), context, before)
+            read.insert(0, (0, range(context_from, self.start)))
+        return Request(self.ids, tuple(read), self.start, before)
 
     def parts(self, tree: TokenTree) -> Int[np.ndarray, " reading"]:
         """Owner of each reading of the ``request``: a text's number, or ``CONTEXT``."""
@@ -82,8 +88,17 @@ class SplitTexts:
         )
 
 
+def alike(model: LanguageModel, contrasts: Sequence[Contrast]) -> int:
+    """How many contrasts have two texts that the tokenizer writes alike; such are not scored."""
+    ids = iter(model.token_ids([text for contrast in contrasts for text in contrast.texts]))
+    return sum(are_alike([next(ids) for _ in contrast.texts]) for contrast in contrasts)
+
+
 def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTexts]:
-    """Token ids of triples; a token that covers context and continuation is the continuation's."""
+    """Token ids of triples.
+
+    Where a token of any text covers context and continuation, the context of all ends before it.
+    """
     return tokenize(model, [Contrast.of(triple) for triple in triples])
 
 
@@ -107,13 +122,12 @@ def tokenize(model: LanguageModel, contrasts: Sequence[Contrast]) -> list[SplitT
         own = range(end, end + len(contrast.texts))
         end = own.stop
         ids = tuple(list(encoded["input_ids"][i]) for i in own)
-        start = tuple(common_prefix(before, text) for text in ids)
-        lacks_context = contrast.context is not None and 0 in start
-        if lacks_context or any(a >= len(text) for a, text in zip(start, ids, strict=True)):
-            raise InputError(
-                f"{contrast.source}: the tokenizer makes no token of a text, its context or its "
-                "continuation"
-            )
+        if contrast.context is not None:
+            start = shared_start(model, before, ids, where=contrast.source)
+        elif all(ids):
+            start = 0
+        else:
+            raise InputError(f"{contrast.source}: the tokenizer makes no token of a text")
         offsets = [encoded["offset_mapping"][i] for i in own] if aligned else None
         word = None
         if offsets is not None and model.kind == "masked":
@@ -130,12 +144,12 @@ def _scored(
     model: LanguageModel,
     contrast: Contrast,
     ids: tuple[list[int], ...],
-    start: tuple[int, ...],
+    start: int,
     offsets: Sequence[Sequence[Span]] | None,
 ) -> tuple[Int[np.ndarray, " place"], ...]:
     """The places of each text that are scored."""
     if contrast.scored == "whole":
-        return tuple(np.arange(a, len(text)) for a, text in zip(start, ids, strict=True))
+        return tuple(np.arange(start, len(text)) for text in ids)
     if contrast.scored == "shared":
         # Tokens that two texts have in common, in order: CrowS-Pairs' unmodified tokens.
         more, less = ids
@@ -149,10 +163,32 @@ def _scored(
             f"`model` {model.name}: its tokenizer does not tell where in a text its tokens stand, "
             "so differing words cannot be scored alone; score whole texts"
         )
+    return _differing_places(ids, offsets, differing_spans(contrast.texts))
+
+
+def _differing_places(
+    ids: tuple[list[int], ...], offsets: Sequence[Sequence[Span]], spans: Sequence[Span]
+) -> tuple[Int[np.ndarray, " place"], ...]:
+    """The tokens that hold characters of each text's range, none where it is empty.
+
+    Where a token of one text holds characters around its range too, the others' tokens there are
+    taken as well: all texts are scored from the same character, and to the same.
+    """
     # A token begins at the space before its word: an empty range must not select the next one.
+    inside = [
+        [i for i, (a, b) in enumerate(places) if first < stop and a < stop and b > first]
+        for places, (first, stop) in zip(offsets, spans, strict=True)
+    ]
+    compared = [(text, own) for text, own in zip(ids, inside, strict=True) if own]
+    if not compared:
+        return tuple(np.empty(0, dtype=np.int64) for _ in ids)
+    first = min(own[0] for _, own in compared)
+    left = min(len(text) - 1 - own[-1] for text, own in compared)
+    before = min(first, common_prefix(*(text for text, _ in compared)))
+    after = min(left, common_prefix(*(text[::-1] for text, _ in compared)))
     return tuple(
-        np.flatnonzero([first < stop and a < stop and b > first for a, b in places])
-        for places, (first, stop) in zip(offsets, differing_spans(contrast.texts), strict=True)
+        np.arange(before, len(text) - after) if own else np.empty(0, dtype=np.int64)
+        for text, own in zip(ids, inside, strict=True)
     )
 
 

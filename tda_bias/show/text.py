@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
-    from tda_bias.store.record import DataRecord, RunRecord
+    from tda_bias.store.record import RunRecord
 
 # Below it four decimals would hide the size of a p-value.
 _SMALLEST = 1e-4
@@ -178,11 +178,13 @@ def _labelled(label: str, rows: Sequence[str]) -> list[str]:
     return [f"{label:{_LABEL}}{row}" for label, row in zip(labels, rows, strict=False)]
 
 
-def data_remarks(data: DataRecord | None) -> list[str]:
-    """Remarks on every number that comes from some texts."""
+def data_remarks(record: RunRecord) -> list[str]:
+    """Remarks on every number of a run: on how its texts were read, and on where they come from."""
+    data = record.data
     if data is None:
-        return []
-    return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
+        return [*record.remarks]
+    starter = [STARTER_CAUTION] if data.source == "starter" else []
+    return [*record.remarks, *data.remarks, *starter]
 
 
 def rounded_lines(precision: str) -> list[str]:

@@ -14,6 +14,10 @@ from scipy import optimize, stats
 # Single precision: values that are closer are equal (``tolerance``; the default is for double).
 SINGLE_PRECISION = 1e-5
 
+# What numbers of a model in single precision may differ by, as a share of their size, when the same
+# text is run in another batch.
+_ROUNDING_OF_MODELS = 1e-6
+
 # How close values may lie to be equal: a number, or one for every test.
 Tolerance = Float[np.ndarray, "..."] | float
 
@@ -24,6 +28,22 @@ def rounding(size: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "..."]
     Far above rounding errors, far below any difference that data could show.
     """
     return np.asarray(1e-12 + 1e-9 * np.abs(size))
+
+
+def beyond_rounding(
+    difference: Float[np.ndarray, "..."], size: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """A difference of two numbers of a model; 0 where rounding in single precision could make it.
+
+    Args:
+        difference: Of the numbers; NaN stays NaN.
+        size: How large the two are together.
+
+    Example:
+        >>> beyond_rounding(np.array([1e-6, 1e-3]), np.array([40.0, 40.0])).tolist()
+        [0.0, 0.001]
+    """
+    return np.where(np.abs(difference) <= _ROUNDING_OF_MODELS * size, 0.0, difference)
 
 
 def threshold(

@@ -103,6 +103,8 @@ class RunRecord(RecordPart):
     model: ModelRecord
     settings: dict[str, Any] = Field(default_factory=dict)
     data: DataRecord | None = None
+    # On how the model's tokenizer read the texts, a sentence each.
+    remarks: tuple[str, ...] = ()
     # Hashes of the results it was made from, by command; see ``content_hash``.
     made_from: dict[str, str] = Field(default_factory=dict)
     # What ``reads`` says, written down when the run is saved: each command has a record of its own.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from tda_bias.script import pieces
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec
 from tda_bias.twins.twins import Twins
@@ -91,12 +91,12 @@ def _examples(made: Twins) -> Iterator[str]:
 
 def marked(original: str, twin: str) -> str:
     """The original with each run of changed words as ``[before -> after]``."""
-    before, after = (re.findall(r"\w+|\W", text) for text in (original, twin))
-    pieces = []
+    before, after = (pieces(text) for text in (original, twin))
+    runs = []
     for what, i, j, k, m in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         old, new = "".join(before[i:j]), "".join(after[k:m])
-        pieces.append(old if what == "equal" else f"[{old} -> {new}]")
-    return "".join(pieces)
+        runs.append(old if what == "equal" else f"[{old} -> {new}]")
+    return "".join(runs)
 
 
 def _how_made(made: Twins) -> Iterator[str]:

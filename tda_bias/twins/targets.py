@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import regex
 from pydantic import BaseModel, ConfigDict, Field
 
+from tda_bias.script import whole_word
 from tda_bias.store.files import read_text
 from tda_bias.store.settings import parse_yaml, validated
 from tda_bias.twins.twins import content, text_fields, with_texts
 from tda_bias.twins.words import gender_words, in_case_of, replaced, word_set
 from tda_bias.types import InputError, Triple
 
+# Of ``regex``, which has no types.
+Pattern = Any
 Form = Literal["place", "faith", "adjective", "noun", "nouns"]
 
 
@@ -45,7 +49,7 @@ class Target:
     spellings: tuple[str, ...] = ()
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
+    def pattern(self) -> Pattern:
         """Any of its spellings as a whole word."""
         return _whole_words(self.read)
 
@@ -54,12 +58,12 @@ class Target:
         return bool(self.elsewhere) and _whole_words(self.elsewhere).search(text) is not None
 
 
-def _whole_words(phrases: Iterable[str]) -> re.Pattern[str]:
+def _whole_words(phrases: Iterable[str]) -> Pattern:
     alternatives = "|".join(
-        r"\s+".join(map(re.escape, phrase.split()))
+        r"\s+".join(map(regex.escape, phrase.split()))
         for phrase in sorted(phrases, key=len, reverse=True)
     )
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
+    return regex.compile(whole_word(alternatives), regex.IGNORECASE)
 
 
 # Targets by their names, casefolded.
@@ -169,7 +173,7 @@ def places(text: str, target: Target) -> list[Place]:
     return [(*match.span(), _form(text, match, target)) for match in target.pattern.finditer(text)]
 
 
-def _form(text: str, match: re.Match[str], target: Target) -> Form:
+def _form(text: str, match: Any, target: Target) -> Form:
     """The form, from the words around it where the spelling leaves it open."""
     possible = target.read[" ".join(match.group().lower().split())]
     if len(possible) == 1:
@@ -180,7 +184,7 @@ def _form(text: str, match: re.Match[str], target: Target) -> Form:
     return nouns[0]
 
 
-def _is_noun(text: str, match: re.Match[str]) -> bool:
+def _is_noun(text: str, match: Any) -> bool:
     """Tell whether an article or a number word stands before, and no noun after."""
     behind = re.match(r"\s+(\w+)", text[match.end() :])
     if behind is not None:
@@ -255,7 +259,7 @@ def fitting(triple: Triple, own: Target, others: Iterable[Target]) -> list[Targe
 
 
 @cache
-def _feminine() -> re.Pattern[str]:
+def _feminine() -> Pattern:
     return _whole_words({*gender_words().feminine, "her", "hers"})
 
 

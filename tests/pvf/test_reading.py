@@ -13,7 +13,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
 from tests.support.literal import causal_steps, ids_of, log_softmax_at
 from tests.support.models import tiny_hf_model
-from tests.support.tokenizers import Wrapped
+from tests.support.tokenizers import Wrapped, uncased
 
 
 def own_tokens(tokenizer, word):
@@ -266,6 +266,22 @@ def test_a_word_the_tokenizer_does_not_know_is_refused(tokenizer, some_words):
     classes = WordClasses("c", "t", {"a": ("he",), "b": ("zyzzyva",)}, ())
     with pytest.raises(InputError, match="the tokenizer cannot write 'zyzzyva'"):
         score_preferences(model, some_words, [Template("The [X] said [Y]", 1)], classes)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nurse", "NURSE"), "writes 'nurse' and 'NURSE' alike"),
+        (("\u674e\u4f1f",), "does not know '\u674e\u4f1f'"),
+    ],
+)
+def test_words_x_that_the_tokenizer_cannot_see_are_refused(words, message):
+    tokenizer = uncased()
+    model = LanguageModel(tiny_hf_model("bert", len(tokenizer)), tokenizer, "blind")
+    classes = WordClasses("c", "t", {"a": ("he",), "b": ("she",)}, ())
+    listed = WordList("own", "here", words)
+    with pytest.raises(InputError, match=message):
+        score_preferences(model, listed, [Template("The [X] said that [Y].", 1)], classes)
 
 
 def test_an_encoder_without_a_language_head_is_refused(

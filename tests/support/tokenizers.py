@@ -43,3 +43,56 @@ def subwords_in(folder: Path):
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": mask}
     PreTrainedTokenizerFast(tokenizer_object=raw, **names).save_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder)
+
+
+def trained(texts, *, form="<s> $A", whole_texts=False, bytes_=True, **of_model):
+    """A byte-pair tokenizer of one's own texts; without ``bytes_`` it drops letters it never saw.
+
+    ``whole_texts`` lets tokens span words; ``form`` says which special tokens stand around a text.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE(**of_model))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    alphabet = []
+    if bytes_:
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(
+            add_prefix_space=False, use_regex=not whole_texts
+        )
+        raw.decoder, alphabet = decoders.ByteLevel(), pre_tokenizers.ByteLevel.alphabet()
+    special = ["<s>", "<pad>", "</s>", "<mask>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    raw.train_from_iterator(texts, trainer)
+    raw.post_processor = processors.TemplateProcessing(
+        single=form, special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **names)
+
+
+def uncased():
+    """A WordPiece tokenizer without capitals and accents, to which other scripts are unknown."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = "the nurse cook said that he she was calm loud home came late . , cafe"
+    words = [
+        *words.split(),
+        *"abcdefghijklmnopqrstuvwxyz",
+        *(f"##{c}" for c in "abcdefghijklmnoprstuvwxyz"),
+    ]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*special, *words]))}
+    raw = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    raw.normalizer = normalizers.BertNormalizer(lowercase=True)
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw, sep_token="[SEP]", mask_token="[MASK]", **names
+    )

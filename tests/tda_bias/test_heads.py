@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.stats import false_discovery_control
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.finding import heads_finding
+from tda_bias.heads.finding import heads_finding, run_remarks
 from tda_bias.heads.group_result import adjust_for_length
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.heads.patterns import PatternReader
@@ -122,7 +122,8 @@ def test_variances_of_texts_of_one_length_are_half_the_mean_of_pots_distances(gp
     def beginning(text: str) -> str:
         return " ".join(gpt2.tokenizer.tokenize(text)[:12])
 
-    triples = [Triple("girl", "gender", "", *map(beginning, t.texts())) for t in girl]
+    begun = [Triple("girl", "gender", "", *map(beginning, t.texts())) for t in girl]
+    triples = [t for t in begun if t.stereotype != t.anti_stereotype]
     patterns = literal_patterns(gpt2, texts_of(triples))
     table = head_bias(gpt2, triples, twins=None, config=QUICK).table
     for dim in range(2):
@@ -356,11 +357,33 @@ def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(gpt2, 
     assert {("gender", "twin stereotype"), ("age", "stereotype")} <= kept
 
 
-def test_texts_that_are_all_the_same_leave_everything_undefined(gpt2):
-    same = Triple("girl", "gender", "The girl sat.", "She wept.", "She wept.", "She wept.")
-    result = head_bias(gpt2, [same] * 3, twins=None, config=QUICK)
-    assert result.category["evidence_relative"].isna().all()
-    assert result.survivors(category="gender").empty
+# The tokenizer writes what it does not know as one token.
+UNSEEN = Triple("girl", "gender", "The girl sat.", "She zzz.", "She qqq.", "She wept.")
+
+
+def test_texts_that_the_tokenizer_writes_alike_are_not_tested(gpt2, girl):
+    with pytest.raises(InputError, match="writes texts alike .* in each of 3 triples"):
+        head_bias(gpt2, [UNSEEN] * 3, twins=None, config=QUICK)
+    plain = head_bias(gpt2, girl, twins=None, config=QUICK)
+    found = head_bias(gpt2, [*girl, replace(UNSEEN, source="here")], twins=None, config=QUICK)
+    pd.testing.assert_frame_equal(found.table, plain.table)
+    (left_out,) = found.record.texts.triples_left_out
+    assert left_out["source"] == "here"
+    assert "writes the two texts alike" in left_out["reason"]
+    with pytest.raises(InputError, match="0 usable triple, .* .2 left out: the tokenizer writes"):
+        head_bias(gpt2, [*girl, *[replace(UNSEEN, group="boy")] * 2], twins=None, config=QUICK)
+
+
+def test_twins_that_the_tokenizer_writes_like_their_originals_take_no_part(gpt2, girl):
+    triples = [*girl, replace(girl[0], context="The zzz sat.")]
+    made = make_twins(girl)
+    unseen = replace(triples[-1], context="The qqq sat.")
+    both = replace(made, pairs=(*made.pairs, (triples[-1], (unseen,))))
+    found = head_bias(gpt2, triples, twins=both, config=QUICK)
+    assert "1 of 7 twins is left out: the tokenizer writes" in " ".join(run_remarks(found))
+    assert found.record.twins["twins"] == 6
+    plain = head_bias(gpt2, triples, twins=made, config=QUICK)
+    pd.testing.assert_frame_equal(found.table, plain.table)
 
 
 @pytest.mark.parametrize(("twins", "rank_by"), [("auto", "evidence"), (None, "location")])

@@ -247,6 +247,19 @@ def test_an_unknown_choice_is_refused(options, message):
         load_triples("starter", **options)
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("target", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),  # a joiner of no width
+        ("target", "\U0001f468\u200d\U0001f469"),
+        ("bias_type", "\u0927\u0930\u094d\u092e"),  # a vowel sign, which is no letter to `re`
+    ],
+)
+def test_names_of_other_scripts_are_names(tmp_path, key, name):
+    (read,) = load_triples(write_lines(tmp_path, changed(**{key: name})))
+    assert name in (read.group, read.category)
+
+
 def test_a_category_that_a_file_lacks_is_refused(tmp_path):
     with pytest.raises(
         InputError, match="`category` must be one of gender, all, which .* has; got 'race'"

@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.models.language_model import common_prefix
 from tda_bias.models.load import LanguageModel
 from tda_bias.store.cache import Cache
 from tda_bias.types import InputError
 from tests.support.asked import answer, every_question
-from tests.support.literal import continuation, log_softmax_at
+from tests.support.literal import causal_steps, continuation, log_softmax_at
 from tests.support.models import tiny_hf_model
+from tests.support.tokenizers import trained, uncased
 from unqover import asking
 from unqover.answers import Answers
 from unqover.asking import ask_questions
-from unqover.config import AskConfig
+from unqover.classes import load_class
+from unqover.config import AskConfig, DesignConfig
+from unqover.questions import sampled_design
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,34 @@ def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how, scorers):
     assert scorers[0].packed == (kind != "bloom")
     for where, *rest in list(every_question(few))[::11]:
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=2e-3)
+
+
+def test_two_subjects_are_scored_from_the_same_character_where_a_token_spans_words(few):
+    """Their difference is that of the whole texts: what stands before is the same and cancels."""
+    every = list(every_question(few))
+    texts = {
+        (where, template.context(*both)): template.statement(subject, attribute, denied)[0]
+        for where, template, both, attribute, denied, subject in every
+    }
+    # The first subject's sentences alone are what tokens are made of.
+    known = [f"{text} {said}" for ((*_, x), text), said in texts.items() if x == 0]
+    tokenizer = trained(known, whole_texts=True)
+    hf_model = tiny_hf_model("llama", len(tokenizer), bos_token_id=0, max_position_embeddings=512)
+    model = LanguageModel(hf_model, tokenizer, "spanning")
+    found = ask_questions(model, few)
+    uneven = 0
+    for first, second in zip(every[::2], every[1::2], strict=True):
+        context = first[1].context(*first[2])
+        given = tokenizer(context)["input_ids"]
+        ids = [
+            tokenizer(f"{context} {template.statement(subject, attribute, denied)[0]}")["input_ids"]
+            for _, template, _, attribute, denied, subject in (first, second)
+        ]
+        uneven += len({common_prefix(given, own) for own in ids}) > 1
+        one, other = (sum(causal_steps(model, own)) for own in ids)
+        difference = found.log_prob[first[0]] - found.log_prob[second[0]]
+        assert difference == pytest.approx(one - other, abs=2e-3)
+    assert uneven
 
 
 @pytest.mark.parametrize("kind", ["llama", "bert"])
@@ -163,6 +195,32 @@ def test_what_cannot_be_asked_is_refused(tiny_lm, pointer, few, kind, settings, 
 
 
 # -- what is saved ---------------------------------------------------------------------------------
+
+
+ALIKE = """
+factors: [origin]
+compare: across
+subjects: {here: [Nurse], there: [%s]}
+forms: {person: {mention: "{subject}", answer: "{subject}"}}
+frames: [{form: person, context: "{first} met {second}."}]
+attributes: {predicates: [{says: "was calm", antonym: "was loud"}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("\u674e\u4f1f", "does not know the subject '\u674e\u4f1f'"),
+        ("NURSE", "writes the subjects 'Nurse' and 'NURSE' alike"),
+    ],
+)
+def test_subjects_that_the_tokenizer_cannot_see_are_refused(tmp_path, other, message):
+    path = tmp_path / "names.yaml"
+    path.write_text(ALIKE % other, encoding="utf-8")
+    tokenizer = uncased()
+    model = LanguageModel(tiny_hf_model("bert", len(tokenizer)), tokenizer, "blind")
+    with pytest.raises(InputError, match=message):
+        ask_questions(model, sampled_design(load_class(path), DesignConfig()))
 
 
 @pytest.fixture

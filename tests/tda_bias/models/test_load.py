@@ -1,15 +1,19 @@
 """Loading: what boots, and what is refused."""
 
+import json
 import logging
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from tda_bias import load_triples
 from tda_bias.models.load import LanguageModel, bridge_model, load_language_model, load_model
+from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 
@@ -121,3 +125,14 @@ def test_what_kind_a_model_is_loads_no_other_model():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_checkpoint_that_asks_for_tuples_is_read_as_any_other(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "tuples")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "return_dict": False}))
+    tuples, plain = (load_model(str(path), device="cpu") for path in (folder, tiny_folder))
+    triples = load_triples("starter", category="gender", groups=["girl"], limit=2)
+    found, expected = (triple_likelihoods(model, triples) for model in (tuples, plain))
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(own.total, other.total)

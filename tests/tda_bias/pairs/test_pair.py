@@ -63,3 +63,25 @@ def test_replacing_the_differing_words_makes_texts_equal(common, data):
         for text, (a, b) in zip(texts, differing_spans(texts), strict=True)
     }
     assert len(rest) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        # Vowel signs belong to their words; Chinese has no spaces.
+        (
+            (
+                "\u0935\u0939 \u0918\u0930 \u091c\u093e\u0924\u093e \u0939\u0948",
+                "\u0935\u0939 \u0918\u0930 \u091c\u093e\u0924\u0940 \u0939\u0948",
+            ),
+            ("\u091c\u093e\u0924\u093e", "\u091c\u093e\u0924\u0940"),
+        ),
+        (
+            ("\u5979\u5728\u5bb6\u505a\u996d\u3002", "\u5979\u5728\u5bb6\u5403\u996d\u3002"),
+            ("\u505a", "\u5403"),
+        ),
+    ],
+)
+def test_differing_words_of_other_scripts_are_whole_words(texts, expected):
+    spans = differing_spans(texts)
+    assert tuple(text[a:b] for text, (a, b) in zip(texts, spans, strict=True)) == expected

@@ -38,8 +38,9 @@ def scored_places(model, contrast, text):
     first, last = 0, len(text)
     if contrast.scored == "difference":
         differing = {
-            "The heiress wrote": "heiress",
-            "The old cook wrote": "old cook",
+            # With the space, which is in one token with the first letters of the heiress.
+            "The heiress wrote": " heiress",
+            "The old cook wrote": " old cook",
             "he": "he",
             "she and": "she and",
         }[text]

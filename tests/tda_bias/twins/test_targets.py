@@ -315,3 +315,12 @@ def test_every_target_of_stereoset_has_a_kind_of_its_category(stereoset):
         ("religion", "scripture"): 25,
         ("profession", "profession"): 827,
     }
+
+
+def test_targets_of_other_scripts_are_replaced_whole_or_not_at_all():
+    india, china = (
+        Target(name, "land", {"noun": name}, {name: frozenset({"noun"})})
+        for name in ("\u092d\u093e\u0930\u0924", "\u091a\u0940\u0928")
+    )
+    found = with_target(triple(f"{china.name} {china.name}\u0940"), china, india)
+    assert found.context == f"{india.name} {china.name}\u0940"  # another word begins like it
