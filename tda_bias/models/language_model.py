@@ -112,9 +112,8 @@ class LanguageModel:
         embeddings = getattr(self.hf_model.base_model, "embeddings", None)
         places = getattr(embeddings, "position_embeddings", None)
         padding: int | None = getattr(places, "padding_idx", None)
-        if (
-            places is not None and padding is not None
-        ):  # RoBERTa counts places from the one after the padding's
+        # RoBERTa counts places from the one after the padding's.
+        if places is not None and padding is not None:
             limits.append(places.weight.shape[0] - padding - 1)
         longest = min(limits)
         return None if longest > 10**9 else int(longest)
