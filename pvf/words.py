@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMED_TEMPLATES = ("gender", "race")
+_COMMENT = re.compile(r"(?:^|\s)#")  # "C# developer" is a word
 X_SLOT, Y_SLOT = "[X]", "[Y]"
 
 
@@ -84,7 +86,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
     ``source`` is ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
     profession, and of race and religion as persons), ``winogender`` (60), ``titles``
     (all of the earlier paper's), or a text file with one word per line; empty lines and what
-    follows a ``#`` do not count.
+    follows a ``#`` at the beginning or after a space do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.
@@ -94,7 +96,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
         entry = published[str(source)]
         return WordList(str(source), entry["source"], tuple(entry["words"]))
     lines = read_text(source, setting="words", named=tuple(published)).splitlines()
-    words = [word for line in lines if (word := line.split("#")[0].strip())]
+    words = [word for line in lines if (word := _COMMENT.split(line)[0].strip())]
     if not words:
         raise InputError(f"`words` {source} is empty")
     _refuse_repeated(words, f"`words` {source}")

@@ -110,7 +110,7 @@ class LanguageModel:
         limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
         limits.append(self.tokenizer.model_max_length)
         embeddings = getattr(self.hf_model.base_model, "embeddings", None)
-        places = getattr(embeddings, "position_embeddings", None)
+        places: Any = getattr(embeddings, "position_embeddings", None)
         padding: int | None = getattr(places, "padding_idx", None)
         if padding is not None:  # RoBERTa counts places from the one after the padding's
             limits.append(places.weight.shape[0] - padding - 1)
