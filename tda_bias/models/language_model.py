@@ -137,6 +137,22 @@ class LanguageModel:
         ids: list[list[int]] = read["input_ids"]
         return ids
 
+    def special_remarks(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Sentence on texts that hold special tokens, which act as such; none where none does."""
+        spelled = {*self.tokenizer.all_special_tokens} - {self.tokenizer.unk_token}
+        holding = [text for text in dict.fromkeys(texts) if any(t in text for t in spelled)]
+        special = {self.tokenizer.convert_tokens_to_ids(token) for token in spelled}
+        held = [special.intersection(own) for own in self.token_ids(holding)]
+        n = sum(map(bool, held))
+        if not n:
+            return ()
+        names = ", ".join(self.tokenizer.convert_ids_to_tokens(sorted(set[int]().union(*held))))
+        return (
+            f"{counted(n, 'text holds', 'texts hold')} special tokens of the tokenizer ({names}), "
+            "which act as such: they are read as these tokens, beside those that stand around "
+            "every text.",
+        )
+
     def tokenizer_hash(self) -> str:
         """Hash of what a tokenizer gives a model beside a text: vocabulary, special tokens."""
         tokenizer = self.tokenizer
