@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    field_validator,
     model_validator,
 )
 from rich.console import Console
@@ -58,6 +59,12 @@ class ModelOption(Config):
     model: Annotated[str, Changes.NOTHING] = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
     )
+
+    @field_validator("model")
+    @classmethod
+    def _without_slash(cls, value: str) -> str:
+        # Completion by a shell adds one to a folder, which would be another model.
+        return value.rstrip("/") or value
 
 
 class DeviceOption(Config):

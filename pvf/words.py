@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMED_TEMPLATES = ("gender", "race")
+_COMMENT = re.compile(r"(?:^|\s)#")  # "C# developer" is a word
 X_SLOT, Y_SLOT = "[X]", "[Y]"
 
 
@@ -85,7 +87,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
     profession, race, religion, or ``all``; those of race and religion as persons),
     ``professions`` or ``people`` (the same of profession, and of race and religion),
     ``winogender`` (60), ``titles`` (all of the earlier paper's), or a text file with one word per
-    line; empty lines and what follows a ``#`` do not count.
+    line; empty lines and what follows a ``#`` at the beginning or after a space do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.
@@ -94,7 +96,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
     if source in published:
         return WordList(str(source), published[str(source)]["source"], _published(str(source)))
     lines = read_text(source, setting="words", named=tuple(published)).splitlines()
-    words = [word for line in lines if (word := line.split("#")[0].strip())]
+    words = [word for line in lines if (word := _COMMENT.split(line)[0].strip())]
     if not words:
         raise InputError(f"`words` {source} is empty")
     _refuse_repeated(words, f"`words` {source}")

@@ -57,7 +57,7 @@ def target_finding(result: CrossReference) -> Finding:
         ],
         details=[
             f"T of a head and a target is {value_name(record.statistic)} ({record.statistic} in "
-            "combined.parquet), the mean over births and deaths.",
+            "combined.parquet), the mean over its dimensions.",
             f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else extra}",
         ],
     )
@@ -109,7 +109,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
         result=lines,
         control=[
             control,
-            "Each correction is over all heads, births, deaths and their measures, for one "
+            "Each correction is over all heads, dimensions and measures, for one "
             "category and one way to compare.",
         ],
         power=power,

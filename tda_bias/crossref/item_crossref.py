@@ -21,6 +21,7 @@ from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_table
 from tda_bias.heads.items import ItemDifferences
+from tda_bias.heads.result import HeadsRecord
 from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.show.text import counted
 from tda_bias.stats.correlation import column_tests, permutations_within, power
@@ -44,10 +45,12 @@ _FEWEST_ITEMS = 10
 class ItemCrossrefRecord(RunRecord):
     """Everything needed to repeat it.
 
-    ``left_out`` is by category the number of items that the other run does not have.
+    ``compared`` is what the run of heads reads of a pattern, ``left_out`` by category the number of
+    items that the other run does not have.
     """
 
     command: str = COMMAND
+    compared: str = "graph"
     heads: str | None = None
     stereoset: str | None = None
     scoring: Scoring
@@ -125,6 +128,7 @@ def cross_reference_items(
         record=ItemCrossrefRecord(
             model=heads.record.model,
             made_from=content_hashes({"heads": heads.record, "stereoset": stereoset.record}),
+            compared=heads.record_as(HeadsRecord).config.summary,
             scoring=scoring,
             n_resamples=n_resamples,
             seed=seed,

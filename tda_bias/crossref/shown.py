@@ -11,12 +11,12 @@ from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest
 from tda_bias.crossref.head_finding import head_finding, ranking_said
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.finding import value_name
+from tda_bias.heads.summaries import kind_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name, interval_of
 from tda_bias.show.text import counted, report_of
 
 _WAYS = {"raw": "as they are", "length": "less length", "twins": "less twins"}
-_SETS = {0: "births", 1: "deaths"}
 
 
 def shown(result: CrossReference, folder: Path, *, top: int = 10) -> Output:
@@ -49,9 +49,10 @@ def shown(result: CrossReference, folder: Path, *, top: int = 10) -> Output:
 
 def items_shown(result: ItemCrossReference, folder: Path, *, top: int = 10) -> Output:
     """Number of heads that go with the preference, for each way to compare."""
+    dims = kind_of(result.record.compared).dims
     columns = [
         Column("compared", lambda row: _WAYS[row["way"]], left=True),
-        Column("of heads", lambda row: f"{row['measure']} of {_SETS[row['dim']]}", left=True),
+        Column("of heads", lambda row: f"{row['measure']} of {dims[row['dim']]}", left=True),
         Column("items", "{n}"),
         Column("p < .05\n(by chance)", "{p05} ({expected:.1f})"),
         Column("family-\nwise", "{family_wise}"),

@@ -198,13 +198,13 @@ class ExamplePattern:
 def example_pattern(model: LoadedModel, triple: Triple | None = None) -> ExamplePattern:
     """The patterns of a triple's stereotype text.
 
-    By default that of the first starter triple: one harmless sentence, the same in every run. The
-    first triple of a run's own data would make a picture of whatever it says.
+    By default that of the first starter triple that fits the model: one harmless sentence, the same
+    in every run. The first triple of a run's own data would make a picture of whatever it says.
 
     Raises:
-        InputError: if the text is too long for the model.
+        InputError: if the text is too long for the model, or every starter triple is.
     """
-    triple = triple or load_triples("starter", limit=1)[0]
+    triple = triple or _first_that_fits(model)
     tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
     (batch,) = PatternReader(model, batch_size=1).read(tokens)
     ids = tokens[0].ids[0]
@@ -217,6 +217,14 @@ def example_pattern(model: LoadedModel, triple: Triple | None = None) -> Example
         layers=tuple(model.pattern_hooks.values()),
         patterns=batch.patterns[0].float().cpu().numpy(),
     )
+
+
+def _first_that_fits(model: LoadedModel) -> Triple:
+    triples = load_triples("starter")
+    ids = model.tokenizer([triple.texts()[0] for triple in triples], verbose=False)["input_ids"]
+    most = model.max_tokens
+    fitting = (t for t, own in zip(triples, ids, strict=True) if most is None or len(own) <= most)
+    return next(fitting, triples[0])
 
 
 # -- the heads and texts that matter most ----------------------------------------------------------

@@ -110,7 +110,7 @@ class LanguageModel:
         limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
         limits.append(self.tokenizer.model_max_length)
         embeddings = getattr(self.hf_model.base_model, "embeddings", None)
-        places = getattr(embeddings, "position_embeddings", None)
+        places: Any = getattr(embeddings, "position_embeddings", None)
         padding: int | None = getattr(places, "padding_idx", None)
         # RoBERTa counts places from the one after the padding's.
         if places is not None and padding is not None:
@@ -137,6 +137,22 @@ class LanguageModel:
         read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         ids: list[list[int]] = read["input_ids"]
         return ids
+
+    def special_remarks(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Sentence on texts that hold special tokens, which act as such; none where none does."""
+        spelled = {*self.tokenizer.all_special_tokens} - {self.tokenizer.unk_token}
+        holding = [text for text in dict.fromkeys(texts) if any(t in text for t in spelled)]
+        special = {self.tokenizer.convert_tokens_to_ids(token) for token in spelled}
+        held = [special.intersection(own) for own in self.token_ids(holding)]
+        n = sum(map(bool, held))
+        if not n:
+            return ()
+        names = ", ".join(self.tokenizer.convert_ids_to_tokens(sorted(set[int]().union(*held))))
+        return (
+            f"{counted(n, 'text holds', 'texts hold')} special tokens of the tokenizer ({names}), "
+            "which act as such: they are read as these tokens, beside those that stand around "
+            "every text.",
+        )
 
     def tokenizer_hash(self) -> str:
         """Hash of what a tokenizer gives a model beside a text: vocabulary, special tokens."""

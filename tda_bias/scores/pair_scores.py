@@ -433,6 +433,7 @@ def pair_set_scores(
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
     ids = [contrast.ids for contrast in tokenize(model, contrasts)]
     remarks = alike_remark(alike(model, contrasts), len(contrasts), "pair")
+    remarks += model.special_remarks([text for own in contrasts for text in own.texts])
     return PairSetScores(
         items=items,
         scores=scores(items, confidence=confidence),

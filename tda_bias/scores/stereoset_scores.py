@@ -248,7 +248,8 @@ def stereoset_scores(
         record=StereoSetRecord(
             model=model_record(model, weights=model.weight_hash()),
             kind=model.kind,
-            remarks=told.remarks,
+            remarks=told.remarks
+            + model.special_remarks([text for triple in triples for text in triple.texts()]),
             texts=ScoredTextsRecord(triples=len(triples), hash=texts_hash(ids)),
             twins=None if twins is None else twins.only(triples).record(),
             placebos={name: own.only(triples).record() for name, own in placebos.items()},
@@ -367,7 +368,8 @@ def sentence_scores(
         record=SentenceRecord(
             model=model_record(model, weights=model.weight_hash()),
             kind=model.kind,
-            remarks=alike_remark(n_alike, len(contrasts), "item"),
+            remarks=alike_remark(n_alike, len(contrasts), "item")
+            + model.special_remarks([text for own in contrasts for text in own.texts]),
             texts=ScoredTextsRecord(triples=len(sentences), hash=texts_hash(ids)),
             start=start,
             confidence=confidence,

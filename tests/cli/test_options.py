@@ -241,3 +241,9 @@ def test_a_command_line_gives_its_settings_again(monkeypatch):
     import shlex
 
     assert cook(*shlex.split(line)[1:]) == given
+
+
+def test_a_slash_after_a_folder_is_no_other_model():
+    asked = [HeadsSettings(model=name, category="gender").model for name in ("./tiny/", "./tiny")]
+    assert asked == ["./tiny"] * 2
+    assert HeadsSettings(model="/", category="gender").model == "/"

@@ -118,3 +118,8 @@ def test_an_unusable_file_is_refused_in_one_line(tmp_path, load, text, message):
 def test_an_unknown_name_is_refused_with_the_known_ones(load, known):
     with pytest.raises(InputError, match=f"must be {known} or a readable file; 'age'"):
         load("age")
+
+
+def test_a_number_sign_inside_a_word_is_part_of_it(tmp_path):
+    text = "# jobs\nC# developer\nnurse # of a hospital\ncook\t# of a kitchen\n"
+    assert loaded(load_words, text, tmp_path).words == ("C# developer", "nurse", "cook")

@@ -116,3 +116,15 @@ def test_what_is_not_there_cannot_be_drawn(loaded):
         loaded.plot_attention(HeadId(9, 9))
     with pytest.raises(InputError, match=r"no example; add one by `with_patterns"):
         replace(loaded, run=None).plot_attention(HeadId(0, 0))
+
+
+def test_the_example_is_a_text_that_fits_the_model(tiny):
+    lengths = {
+        triple.texts()[0]: len(tiny("gpt2").tokenizer(triple.texts()[0])["input_ids"])
+        for triple in load_triples("starter")
+    }
+    first = next(iter(lengths))
+    small = tiny("gpt2", n_positions=lengths[first] - 1)
+    example = example_pattern(small)
+    assert lengths[first] > small.max_tokens >= len(example.tokens)
+    assert example_pattern(tiny("gpt2")).text == first

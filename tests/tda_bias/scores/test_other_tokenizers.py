@@ -304,3 +304,13 @@ def test_a_text_longer_than_robertas_places_is_refused():
     longer = tokenizer.decode(ids[: longest - 1])
     with pytest.raises(InputError, match=f"has {longest + 1} tokens, .* takes {longest}"):
         pair_items(model, set_of(pair(longer, "She sang.", id="1")))
+
+
+def test_texts_with_special_tokens_are_counted_and_said(blind):
+    masked = pair("The nurse said [MASK] she was calm.", "The nurse said he was loud.", id="2")
+    found = pair_set_scores(blind, set_of(SEEN, masked))
+    (remark,) = found.record.remarks
+    assert remark.startswith("1 text holds special tokens of the tokenizer ([MASK]), which act as")
+    assert pair_set_scores(blind, set_of(SEEN)).record.remarks == ()
+    plain = found.items[found.items["reading"] == "pll"].set_index("id")
+    assert plain.loc["2", "log_prob_more"] == pytest.approx(whole(blind, masked.more), abs=1e-4)
