@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 from rich.console import Console
 
-from tda_bias.config import Config
+from tda_bias.config import Config, WithCommas
 from tda_bias.debias.protocol import PRESETS, Protocol, protocol_of
 from tda_bias.pairs import PairSet
 from tda_bias.show.alike import refuse_all_alike
