@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from math import comb
 from pathlib import Path
 from typing import Any, cast
@@ -290,6 +290,7 @@ def _working_folder() -> Iterator[None]:
     """Modules of the working folder first, as ``python -m`` has it."""
     folder = os.getcwd()
     sys.path.insert(0, folder)
+    invalidate_caches()  # the file may be younger than the last look into the folder
     try:
         yield
     finally:

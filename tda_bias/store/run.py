@@ -168,6 +168,10 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
     return {name: value for name, value in hashes.items() if value is not None}
 
 
+# Files that runs leave, and people do not, in a folder.
+_OF_RUNS = (".npz", ".parquet")
+
+
 # -- runs inside runs ------------------------------------------------------------------------------
 
 
@@ -207,7 +211,7 @@ def _opened(folders: Sequence[Path], left_out: Callable[[str], None] | None) -> 
     runs: dict[Path, Run] = {}
     failures: list[InputError] = []
     for folder in folders:
-        inside = [folder] if (folder / RECORD).is_file() else runs_inside(folder)
+        inside = [] if _is_of_a_run(folder) else runs_inside(folder)
         for path in inside or [folder]:
             try:
                 runs.setdefault(path, open_run(path))
@@ -221,6 +225,11 @@ def _opened(folders: Sequence[Path], left_out: Callable[[str], None] | None) -> 
         assert left_out is not None
         left_out(str(failure))
     return runs
+
+
+def _is_of_a_run(folder: Path) -> bool:
+    """Tell whether a folder is a run's own: one whose record is gone has its arrays still."""
+    return any(path.name == RECORD or path.suffix in _OF_RUNS for path in folder.glob("*"))
 
 
 def made_from(part: Run, run: Run) -> bool:

@@ -152,8 +152,8 @@ def drawn(runs):
 
 def test_all_figures_are_drawn(drawn):
     of_other_runs = {
-        "agreement", "crossref", "twins_items", "compare", "compare_heads", "debias_frontier",
-        "prune_curve",
+        "agreement", "crossref", "crossref_heads", "twins_items", "compare", "compare_heads",
+        "debias_frontier", "prune_curve",
     }  # fmt: skip
     kinds = {name.split("-")[0] for name in drawn}
     assert kinds == {entry.name for entry in catalogue()} - of_other_runs

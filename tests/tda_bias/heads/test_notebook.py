@@ -15,10 +15,13 @@ from pvf.report import load_report
 from tda_bias import HeadBias
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
+from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.beta_agreement import BetaAgreement
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
+from tda_bias.comparison.samples import SampleComparison
 from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.heads.confirmation import Confirmed
@@ -29,6 +32,7 @@ from tda_bias.show.progress import progress_bar
 from tda_bias.store.result import LazyResult, Result, summary_html
 from tda_bias.types import InputError
 from unqover.answers import Answers
+from unqover.bbq.result import BBQScores
 from unqover.report import bias_report
 
 HOSTILE = "<script>alert(1)</script>"
@@ -62,8 +66,9 @@ def test_words_questions_and_ablations_show_themselves(folders):
 
 
 RESULTS = [
-    AblationStudy, BetaAgreement, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference,
-    ModelComparison, PairSetScores, PruneCurve, PublishedAgreement, SentenceScores, StereoSetScores,
+    AblationStudy, BBQChange, BBQScores, BetaAgreement, CrossReference, DebiasRun,
+    HeadCrossReference, HeadsComparison, ItemCrossReference, ModelComparison, PairSetScores,
+    PruneCurve, PublishedAgreement, SampleComparison, SentenceScores, StereoSetScores,
 ]  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def test_esbbq_puts_unknown_into_words_in_turn(tmp_path):
         (("['zurdo']", "zurdo"), "line 2: `stereotyped_groups` must be a list of texts; got 'zu"),
         (("unknown,2", "unknown,x"), "line 2: `label` must be a valid integer"),
         (("ambig,", "unclear,"), "line 2: `context_condition` must be one of ambig, disambig"),
-        ((ES_ROW, ES_ROW.replace("7,3,", "7,")), "line 2: not as many fields as the heading has"),
+        ((ES_ROW, ES_ROW.replace("7,3,", "7,")), "line 2: 14 fields, where the heading has 15"),
         ((",label", ",right"), "has no column `label`"),
     ],
 )
