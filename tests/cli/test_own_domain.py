@@ -8,6 +8,7 @@ from tda_bias import load_triples
 from tda_bias.pairs import load_pairs
 from tdabias_cli.main import run
 from tests.support.measures import edited
+from tests.support.models import tiny_hf_model
 
 TARGETS = ("pensioner", "teenager", "toddler")
 KINDS = """
@@ -19,6 +20,16 @@ kinds:
       teenager: [teenager, teenagers]
       toddler: [toddler, toddlers]
 """
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(subwords, tmp_path_factory):
+    """A tiny GPT-2 that can write every word, so that no two texts are alike to it."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-gpt2"
+    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+    tiny_hf_model("gpt2", len(subwords), **special).save_pretrained(folder)
+    subwords.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture

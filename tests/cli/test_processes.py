@@ -15,7 +15,7 @@ pytestmark = pytest.mark.thorough
 # A process that dies as soon as it has something to compute.
 DYING = (
     "import os; from tda_bias.heads import head_bias as heads; "
-    "heads.computed_group = lambda *_: os.kill(os.getpid(), 9);"
+    "heads.computed_group = lambda *_, **__: os.kill(os.getpid(), 9);"
 )
 
 
