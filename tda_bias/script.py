@@ -23,7 +23,7 @@ def words(text: str) -> list[Span]:
 
     A joined emoji is one, and so is each character of a script without spaces between words.
 
-    Example:
+    Examples:
         >>> [text[a:b] for text in ("It's late.", "她吃饭") for a, b in words(text)]
         ["It's", 'late', '.', '她', '吃', '饭']
     """
@@ -33,7 +33,7 @@ def words(text: str) -> list[Span]:
 def pieces(text: str) -> list[str]:
     """A text in runs of letters, and single marks and spaces, which together are the text.
 
-    Example:
+    Examples:
         >>> pieces("It's late.")
         ['It', "'", 's', ' ', 'late', '.']
     """

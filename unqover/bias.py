@@ -332,7 +332,7 @@ def group_intervals(
     sample (``opponents_alone``). Else subjects on both sides are (first names), drawn within their
     groups; so are those of two groups, each the opponents of the other.
 
-    Example:
+    Examples:
         >>> given = sums(np.array([[[0.3]], [[0.1]]]), np.array([0, 0]), np.array([1, 2]), 3)
         >>> group, rng = np.array([0, 1, 1]), np.random.default_rng(0)
         >>> p = group_intervals(given, group, opponents_alone=True, rng=rng).pvalue

@@ -27,7 +27,7 @@ class PairedItems:
         cluster: What items share; any labels.
         weight: Of the items, above 0; all alike if None.
 
-    Example:
+    Examples:
         >>> items = PairedItems(np.zeros(6), np.arange(1.0, 7), np.repeat(["a", "b", "c"], 2))
         >>> items.change().mean, items.p_change(rng=np.random.default_rng(0))
         (3.5, 0.25)

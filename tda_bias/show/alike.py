@@ -15,7 +15,7 @@ _WHY = "letters, capitals or accents that it does not know"
 def are_alike(texts: Iterable[Sequence[int]]) -> bool:
     """Tell whether two texts are the same token ids.
 
-    Example:
+    Examples:
         >>> are_alike([[1, 2], [1, 3]]), are_alike([[1, 2], [1, 3], [1, 2]])
         (False, True)
     """

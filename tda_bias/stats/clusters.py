@@ -101,7 +101,7 @@ class ClusterMean:
 def student_quantile(df: float, confidence: float) -> float:
     """Standard errors from the middle to either limit of Student's interval.
 
-    Example:
+    Examples:
         >>> round(student_quantile(9, 0.95), 2)
         2.26
     """
@@ -125,7 +125,7 @@ def cluster_mean(
         cluster: The cluster of every item; each is its own if None.
         weight: Of the items, above 0; all alike if None.
 
-    Example:
+    Examples:
         >>> found = cluster_mean(np.array([1.0, 3.0, 2.0, 6.0]), ["a", "a", "b", "c"])
         >>> found.mean, found.clusters, round(found.error, 2), round(found.df, 2)
         (3.0, 3, 1.15, 1.8)
@@ -166,7 +166,7 @@ def jackknife_mean(
     Returns:
         The quantity with its standard error, NaN where a value is not finite.
 
-    Example:
+    Examples:
         >>> values = np.array([1.0, 2.0, 4.0, 5.0, 8.0])
         >>> without = np.array([np.delete(values, k).mean() for k in range(5)])
         >>> jackknife_mean(4.0, without).error == cluster_mean(values).error
@@ -202,7 +202,7 @@ def resampled_error(
         One standard error per number, over the draws in which it is defined; NaN where it does not
         vary.
 
-    Example:
+    Examples:
         >>> values = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
         >>> error = resampled_error(
         ...     lambda weight: np.average(values, weights=weight),

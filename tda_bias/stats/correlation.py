@@ -43,7 +43,7 @@ def standardised_ranks(values: Float[np.ndarray, "..."], axis: int = 0) -> Float
 
     A line that is constant or holds a NaN becomes NaN.
 
-    Example:
+    Examples:
         >>> x, y = np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])
         >>> round(float(standardised_ranks(x) @ standardised_ranks(y)), 3)
         0.5
@@ -85,7 +85,7 @@ def spearman_limits(rho: float, n: int) -> tuple[float, float]:
 
     Source: Bonett & Wright (2000).
 
-    Example:
+    Examples:
         >>> low, high = spearman_limits(0.5, 19)
         >>> round(low, 2), round(high, 2)
         (0.03, 0.79)
@@ -104,7 +104,7 @@ def power(n: int) -> dict[str, float]:
         ``significant``: the smallest |rho| with p < .05, by the t approximation; ``power_80``: the
         true |rho| that is found four times out of five, by Fisher's z with Fieller's variance.
 
-    Example:
+    Examples:
         >>> round(power(30)["power_80"], 2)
         0.5
     """
@@ -134,7 +134,7 @@ def permutations_within(
         rng: Of the draws.
         drawn: How: it decides which orders a seed gives, and nothing else.
 
-    Example:
+    Examples:
         >>> orders = permutations_within(["a", "b", "a"], 50, np.random.default_rng(0))
         >>> np.unique(orders, axis=0).tolist()
         [[0, 1, 2], [2, 1, 0]]
@@ -219,7 +219,7 @@ def permuted_correlation(
         of: Ranks (Spearman's correlation) or values (Pearson's).
         drawn: As in ``permutations_within``.
 
-    Example:
+    Examples:
         >>> found = permuted_correlation(
         ...     np.arange(8.0), np.arange(8.0) ** 2, n_resamples=999, rng=np.random.default_rng(0)
         ... )

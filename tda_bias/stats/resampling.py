@@ -39,7 +39,7 @@ def beyond_rounding(
         difference: Of the numbers; NaN stays NaN.
         size: How large the two are together.
 
-    Example:
+    Examples:
         >>> beyond_rounding(np.array([1e-6, 1e-3]), np.array([40.0, 40.0])).tolist()
         [0.0, 0.001]
     """
@@ -56,7 +56,7 @@ def threshold(
         tolerance: How close values are equal, whatever rounding makes of them; ``rounding`` of the
             observed ones if None, which is for double precision.
 
-    Example:
+    Examples:
         >>> bool(0.1 + 0.1 + 0.1 >= threshold(0.3)), bool(0.29 >= threshold(0.3))
         (True, False)
     """
@@ -70,7 +70,7 @@ def permutation_pvalue(
 
     Source: Phipson & Smyth (2010), Permutation p-values should never be zero.
 
-    Example:
+    Examples:
         >>> float(permutation_pvalue(np.array(3), 99, exact=False))
         0.04
     """
@@ -97,7 +97,7 @@ def share_reached(
     Returns:
         One p per test; NaN where the observed value is.
 
-    Example:
+    Examples:
         >>> float(share_reached(np.array([0.1, 0.3, 0.2, 0.4]), 0.3))
         0.6
     """
@@ -147,7 +147,7 @@ def benjamini_hochberg(pvalue: Float[np.ndarray, "..."]) -> Float[np.ndarray, ".
 
     Source: Benjamini & Hochberg (1995).
 
-    Example:
+    Examples:
         >>> benjamini_hochberg(np.array([0.01, 0.04, np.nan, 0.5])).round(2).tolist()
         [0.03, 0.06, nan, 0.5]
     """
@@ -163,7 +163,7 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 
     Source: Holm (1979).
 
-    Example:
+    Examples:
         >>> holm(np.array([0.01, 0.04, np.nan, 0.5])).round(2).tolist()
         [0.03, 0.08, nan, 0.5]
     """
@@ -181,7 +181,7 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 def smallest_effect(n: float) -> float:
     """The mean in SDs that a two-sided t-test of n items at .05 finds four times out of five.
 
-    Example:
+    Examples:
         >>> round(smallest_effect(34), 2)
         0.5
     """

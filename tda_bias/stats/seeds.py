@@ -18,7 +18,7 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
     Returns:
         The same generator for the same seed and names, and an independent one for others.
 
-    Example:
+    Examples:
         >>> generator(0, "heads", "gender").integers(100, size=3).tolist()
         [97, 10, 88]
     """

@@ -48,7 +48,7 @@ def exchanges(
         rng: Of the draws.
         enumerated: Give all arrangements where these are up to ``ENUMERATED``.
 
-    Example:
+    Examples:
         >>> exchanges(np.array([2, 2]), 99, np.random.default_rng(0)).member.tolist()
         [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
@@ -77,7 +77,7 @@ def sign_flips(
         rng: Of the draws.
         bits: As in ``random_signs``.
 
-    Example:
+    Examples:
         >>> sign_flips(2, 99, np.random.default_rng(0)).signs.tolist()
         [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]
     """
@@ -114,7 +114,7 @@ def flip_pvalue(
         n_resamples: Random flips of more than 12 clusters; of fewer all are used.
         rng: Of the flips.
 
-    Example:
+    Examples:
         >>> values, targets = np.array([1.0, 2.0, 0.5, 3.0]), ["a", "a", "b", "c"]
         >>> flip_pvalue(values, targets, rng=np.random.default_rng(0))  # 2 of the 2^3 flips
         0.25

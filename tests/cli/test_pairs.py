@@ -92,6 +92,10 @@ def test_crows_in_french_has_the_score_and_the_caution_of_crows_pairs(call, tmp_
     status, printed, _ = call(*given)
     assert status == 0
     shown = " ".join(printed.split())
-    for said in ("CrowS-Pairs metric", "authors ask not to train on it", "and left out: 1."):
+    for said in (
+        "CrowS-Pairs metric",
+        "authors ask not to train on it",
+        "1 pair has no text on one side and is left out",
+    ):
         assert said in shown, said
     assert call(*given)[0] == 0

@@ -30,7 +30,7 @@ def test_reproduce_writes_one_page_with_its_pictures_and_tables(reproduced):
 
 def test_the_configuration_is_what_the_command_does_by_default():
     path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
-    reproduced = ReproduceSettings(model="gpt2").heads()
+    reproduced = ReproduceSettings(model="gpt2").of_heads()
     written = HeadsSettings(**read_settings(path), out=reproduced.out)
     assert written == reproduced
     assert written.twins == "none"

@@ -197,7 +197,7 @@ def target_of(groups: Sequence[str], labels: Mapping[int, Sequence[str]]) -> int
         groups: Names of stereotyped groups.
         labels: By the places of both persons, the labels that the data give them.
 
-    Example:
+    Examples:
         >>> target_of(["Muslim"], {0: ["Jewish", "Jewish"], 2: ["Muslim", "Muslim"]})
         2
         >>> target_of(["low SES"], {0: ["the coach", "highSES"], 1: ["the farmhand", "lowSES"]})
@@ -291,7 +291,7 @@ class Words:
 def words_of(language: str) -> Words:
     """The words of a language.
 
-    Example:
+    Examples:
         >>> words_of("en").means_unknown("can't be determined.")
         True
     """
@@ -309,7 +309,7 @@ def _all_words() -> dict[str, Any]:
 def normal(text: str) -> str:
     """An answer without case, punctuation and further spaces, as answers are compared.
 
-    Example:
+    Examples:
         >>> normal("The Muslim  one.") == normal("the muslim one")
         True
     """

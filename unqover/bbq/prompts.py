@@ -21,7 +21,7 @@ class Prompt:
 def text_prompts(words: Words, item: BBQItem, *, alone: bool = False) -> list[Prompt]:
     """The question, and the text of every answer; the full stop ends it.
 
-    Example:
+    Examples:
         >>> words = Words("Paragraph", "Question", "Answer", ("Unknown",))
         >>> item = BBQItem("0", "Age", "1", "ambiguous", "neg", "Ann met Bo.", "Who is old?",
         ...                ("Ann", "Bo", "Unknown"), 2, 2, 0)

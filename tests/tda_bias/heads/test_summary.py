@@ -177,34 +177,34 @@ def fails(patterns, places):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    (tmp_path / "my_summary.py").write_text(OWN)
+    (tmp_path / "own_summary_under_test.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    sys.modules.pop("my_summary", None)
+    sys.modules.pop("own_summary_under_test", None)
 
 
 def test_a_function_of_ones_own_is_a_summary_and_its_source_counts(own, run):
-    found = run("my_summary:corner")
+    found = run("own_summary_under_test:corner")
     assert set(found.table["dim"]) == {0}
     assert found.controls()["length_correlation_1"] is None or np.isnan(
         found.controls()["length_correlation_1"]
     )
-    assert run("my_summary:to_target").table["S"].notna().all()
+    assert run("own_summary_under_test:to_target").table["S"].notna().all()
     model = {"model": "m", "weights": "w", "dtype": "d"}
     before = part_identity(found.record.config, **model)
-    sys.modules.pop("my_summary")
-    (own / "my_summary.py").write_text(OWN + "\n# changed\n")
+    sys.modules.pop("own_summary_under_test")
+    (own / "own_summary_under_test.py").write_text(OWN + "\n# changed\n")
     assert part_identity(found.record.config, **model) != before
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("my_summary:nan", "NaN or infinite"),
-        ("my_summary:flat", r"must give values of the shape \(text, head, value\)"),
-        ("my_summary:lengths", "as many values of every text; got"),
-        ("my_summary:fails", "failed on patterns of the shape .*KeyError"),
-        ("my_summary:nothing", "has no function nothing"),
+        ("own_summary_under_test:nan", "NaN or infinite"),
+        ("own_summary_under_test:flat", r"must give values of the shape \(text, head, value\)"),
+        ("own_summary_under_test:lengths", "as many values of every text; got"),
+        ("own_summary_under_test:fails", "failed on patterns of the shape .*KeyError"),
+        ("own_summary_under_test:nothing", "has no function nothing"),
         ("no_such_module:f", "no_such_module cannot be imported"),
     ],
 )
