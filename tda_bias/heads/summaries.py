@@ -57,7 +57,9 @@ KINDS = {
         most_tokens=MAX_TOKENS,
     ),
     "attention": SummaryKind(
-        ", attention to target and context", ("to the target", "to the context"), places="needed"
+        ", attention to target and context",
+        ("attention to the target", "attention to the context"),
+        places="needed",
     ),
 }
 

@@ -14,6 +14,7 @@ from scipy import stats
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ItemDifferences, carriers, shares
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.summaries import kind_of
 from tda_bias.heads.tables import map_columns
 from tda_bias.heads.texts import TEXTS
 from tda_bias.show.page import packed, rounded
@@ -52,7 +53,7 @@ _MAPS = (
 _KINDS = {
     "spread": ("dispersion", False, "difference in dispersion (-1 to 1)"),
     "spread_twin": ("dispersion", True, "difference in dispersion, triple minus twin"),
-    "shift": ("sum", False, "change of the sum of births and of deaths"),
+    "shift": ("sum", False, "change of the sum of {}"),
     "shift_twin": ("sum", True, "the same change, triple minus twin"),
 }
 
@@ -76,7 +77,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
                 "maps": _maps(result, category),
                 "rankings": _rankings(result, category, studies),
                 "patterns": _patterns(result, category, n_heads),
-                **_items(result.items, category),
+                **_items(result.items, category, kind_of(result.record.config.summary).dims),
             }
             for category in result.categories
         },
@@ -156,8 +157,11 @@ def _rankings(
 # -- texts -----------------------------------------------------------------------------------------
 
 
-def _items(items: ItemDifferences, category: str) -> dict[str, Any]:
-    """Values of groups, texts, and the texts that carry every head most."""
+def _items(items: ItemDifferences, category: str, dims: Sequence[str]) -> dict[str, Any]:
+    """Values of groups, texts, and the texts that carry every head most.
+
+    ``dims`` are names of the dimensions that are read of a pattern.
+    """
     rows = np.flatnonzero(items.items["category"] == category)
     table = items.items.iloc[rows].reset_index(drop=True)
     content: dict[str, Any] = {
@@ -172,7 +176,8 @@ def _items(items: ItemDifferences, category: str) -> dict[str, Any]:
         values = (items.twins if twins else items.raw)[measure][rows].mean(1)
         flat = values.reshape(len(rows), -1).astype(float)
         limits, n = _by_group(flat, table["group"], content["groups"])
-        content["values"][kind] = {"label": label, "n": n, "packed": packed(limits)}
+        said = label.format(" and of ".join(dims))
+        content["values"][kind] = {"label": said, "n": n, "packed": packed(limits)}
         if measure == "dispersion":
             carried = _carriers(shares(items, twins=twins)[rows])
             for shown in (kind, kind.replace("spread", "shift")):
