@@ -14,7 +14,7 @@ from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
 from tda_bias.twins.told_apart import told_apart
-from tda_bias.types import MAX_COUNT, Ablation, InputError, OutcomeName, RankBy
+from tda_bias.types import MAX_COUNT, Ablation, InputError, OutcomeName, Precision, RankBy
 
 from .loading import (
     Texts,
@@ -30,7 +30,6 @@ from .settings import (
     DeviceOption,
     LimitOption,
     Out,
-    Precision,
     SharedRunSettings,
     TextOption,
     TwinsOption,

@@ -42,7 +42,6 @@ C = TypeVar("C", bound=BaseModel)
 Device = Annotated[str, AfterValidator(_known_device)]
 Shard = Annotated[str, AfterValidator(_known_shard)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
-Precision = Literal["float32", "bfloat16"]
 Format = Literal["table", "json", "csv"]
 # The folder or file that a command writes.
 Out = Annotated[Path | None, Changes.NOTHING]

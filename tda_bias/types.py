@@ -18,6 +18,8 @@ Edges = Literal["attention", "output"]
 GraphSummary = Literal["graph", "graph-exact"]
 Summary = Literal["graph", "graph-exact", "flag", "flag-wasserstein", "attention"]
 Ablation = Literal["mean", "zero"]
+# Of matrix products.
+Precision = Literal["float32", "bfloat16"]
 # What is measured of a model with heads ablated: of triples, and risks of words.
 OutcomeName = Literal["beta", "log_odds", "pvf"]
 PValue = Literal["paired", "label", "paper"]

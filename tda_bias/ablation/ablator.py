@@ -18,12 +18,11 @@ from jaxtyping import Bool, Float, Int
 from tda_bias.ablation.effects import FORWARD_AND_BACKWARD, HeadEffects
 from tda_bias.ablation.readings import triple_readings
 from tda_bias.models.attention import writes_to_the_stream
-from tda_bias.models.hooks import Precision
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.scoring import TreePass
 from tda_bias.scores.stereoset import language_wins, preferred
 from tda_bias.store.cache import Cache, Part
-from tda_bias.types import Ablation, HeadId, Triple
+from tda_bias.types import Ablation, HeadId, Precision, Triple
 
 # Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
 _SIGN = np.array([1.0, -1.0, 0.0, 0.0])

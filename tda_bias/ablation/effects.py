@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from tda_bias.ablation.readings import Outcome, Readings, Values
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers
-from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
+from tda_bias.models.hooks import head_means, require_heads, require_separate_heads
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
 from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.store.hashes import bytes_hash
-from tda_bias.types import Ablation, HeadId, InputError
+from tda_bias.types import Ablation, HeadId, InputError, Precision
 
 # A backward pass costs about two forward ones.
 FORWARD_AND_BACKWARD = 3

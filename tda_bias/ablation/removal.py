@@ -19,11 +19,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer
-from tda_bias.models.hooks import Computing, Precision, heads_changed, require_heads, stopped_before
+from tda_bias.models.hooks import Computing, heads_changed, require_heads, stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.scoring import TreePass
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import HeadId, InputError, Precision
 
 
 @dataclass

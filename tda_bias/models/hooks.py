@@ -10,7 +10,7 @@ import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from tda_bias.models.attention import AttentionLayer
 from tda_bias.models.eager import EnoughError, body_of, probe_ids
 from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import HeadId, InputError, Precision
 
 # From what heads write and their layer to what is to stand in its place.
 Change = Callable[[Float[Tensor, "row token head d"], AttentionLayer], Tensor]
@@ -180,8 +180,6 @@ def head_means(
 
 
 # -- precision ------------------------------------------------------------------------------------
-
-Precision = Literal["float32", "bfloat16"]
 
 
 def slowdown_of_half(device: torch.device) -> float:
