@@ -88,6 +88,10 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
 
 def texts(settings: HeadsSettings) -> Texts:
     """Texts to compare: triples and their twins, or pairs; and their source."""
+    if ":" in settings.summary:
+        from tda_bias.heads.summaries import own_function
+
+        own_function(settings.summary)  # before the model is loaded
     if settings.pairs is None:
         return triples_asked(settings)
     if settings.pairs not in SETS and not Path(settings.pairs).is_file():

@@ -113,13 +113,14 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
         by_location = by_location[by_location["p_max"] < 0.05]
     of = f"{counted(c.heads, 'head')} of {result.record.model.name}"
     read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
+    name = ranking_name(result, c.category)
     corrected = f"treat {c.category} differently after correction ({read})"
     cause = "This does not say that they cause what the model says: ablation tests that."
     smallest = (
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
         f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
-        f"chance. ({ranking_name(result, c.category).capitalize()})"
+        f"chance. ({name[0].upper()}{name[1:]})"
     )
     if len(survivors):
         lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]

@@ -192,7 +192,7 @@ class HeadBias(LazyResult):
     ) -> pd.DataFrame:
         """The k heads with the largest map values, all with None.
 
-        Unstable ones come last in published maps.
+        Unstable ones come last in published maps; where some heads were named, there are no others.
 
         Returns:
             Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
@@ -205,6 +205,11 @@ class HeadBias(LazyResult):
             raise InputError(f"`k` must be at least 1; got {k}")
         by = by or self.rank_by
         rows, columns = self._rows(category), self.columns(category, by=by)
+        if named := self.record.config.heads:
+            places = [(head.layer, head.head) for head in map(HeadId.of, named)]
+            rows = rows[
+                [place in places for place in zip(rows["layer"], rows["head"], strict=True)]
+            ]
         if by in PUBLISHED:  # S is a ratio to almost nothing in unstable heads
             order = ["unstable", columns.value]
             rows = rows.sort_values(order, ascending=[True, False], kind="stable")

@@ -116,6 +116,7 @@ def test_every_summary_gives_tables_with_tests_of_the_target(run, summary):
         assert np.isnan(found.controls()["twins"]["smallest_share"])
         others = found.table.set_index(["layer", "head"]).drop([(0, 1), (1, 0)])
         assert set(others["reason"]) == {"not among the heads that were named"}
+        assert set(map(tuple, found.top(None)[["layer", "head"]].to_numpy())) == {(0, 1), (1, 0)}
 
 
 def test_heads_of_distances_are_named_and_exist(run):
