@@ -21,12 +21,11 @@ from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_table
 from tda_bias.heads.items import ItemDifferences
-from tda_bias.heads.result import HeadsRecord
 from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.show.text import counted
 from tda_bias.stats.correlation import column_tests, permutations_within, power
 from tda_bias.stats.seeds import generator
-from tda_bias.store.record import RunRecord
+from tda_bias.store.record import RecordPart, RunRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
 from tda_bias.types import InputError, in_order
@@ -57,6 +56,16 @@ class ItemCrossrefRecord(RunRecord):
     n_resamples: int
     seed: int
     left_out: dict[str, int] = Field(default_factory=dict)
+
+
+class _HowRead(RecordPart):
+    summary: str = "graph"
+
+
+class _OfHeads(RunRecord):
+    """Of the record of a run of heads, what is read of a pattern."""
+
+    config: _HowRead = _HowRead()
 
 
 _PLACE = {**dict.fromkeys(("category", "way", "measure"), str), "dim": int}
@@ -128,7 +137,7 @@ def cross_reference_items(
         record=ItemCrossrefRecord(
             model=heads.record.model,
             made_from=content_hashes({"heads": heads.record, "stereoset": stereoset.record}),
-            compared=heads.record_as(HeadsRecord).config.summary,
+            compared=heads.record_as(_OfHeads).config.summary,
             scoring=scoring,
             n_resamples=n_resamples,
             seed=seed,
