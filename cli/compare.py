@@ -145,7 +145,7 @@ class CompareSettings(
         return forms.get(open_run(self.before).command, "compare heads")
 
     def failures(self, result: Any) -> list[str]:
-        """What failed of that by which the command is to fail."""
+        """The guards and biases that failed, of those named by ``--fail-on``."""
         if not self.fail_on:
             return []
 

@@ -91,7 +91,7 @@ _MEANT = ("set_", "model", "attribute", "category")
 
 
 def _option_for_argument(error: Any) -> str:
-    """What to write in the place of an argument that a command does not take."""
+    """The option to use for an argument that a command does not take."""
     found = re.search(r"unexpected extra argument\S* \((\S+?)[ )]", error.format_message())
     context = getattr(error, "ctx", None)
     if found is None or context is None:

@@ -92,7 +92,7 @@ def _section(run: Run, runs: Sequence[Run]) -> Section:
 
 
 def _concealed(run: Run) -> dict[str, str]:
-    """What the page shows in the place of the words of an offensive list, which files keep."""
+    """A note that replaces the words of an offensive list on the page; files keep them."""
     if run.command != "pvf":
         return {}
     from pvf.preferences import PreferencesRecord

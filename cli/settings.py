@@ -150,7 +150,7 @@ class OutputSettings(Config):
     )
 
     def failures(self, result: Any) -> Sequence[str]:
-        """What of a result makes the command fail, with exit code 1; nothing as a rule."""
+        """Reasons in a result to end with exit code 1; none, unless a command overrides this."""
         return ()
 
     @property

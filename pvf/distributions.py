@@ -42,7 +42,7 @@ def distribution_tests(r_p: Words, r_v: Words) -> pd.DataFrame:
 
 
 def _normal(values: Words) -> tuple[object, ...]:
-    """Whether r_p deviates from a normal distribution."""
+    """Test whether r_p deviates from a normal distribution."""
     about = "r_p", "normal", "Anderson-Darling"
     n = len(values)
     if n < _FEWEST or np.ptp(values) == 0:

@@ -34,7 +34,6 @@ from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Counter, OpenCache, Part
-from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
 from tda_bias.twins.told_apart import told_apart
 from tda_bias.twins.twins import Twins
@@ -188,13 +187,15 @@ def computed_group(
     sharing, reader.rows = reader.sharing, RowCheck(reader.rows.tolerance)
     layers = tuple(model.pattern_hooks.values())
     new_sampler = partial(
-        sampler_of, config.summary, group.lengths, group.token_places, attention=model.attention
+        sampler_of,
+        n_tokens=group.lengths,
+        places=group.token_places,
+        attention=model.attention,
     )
-    sampler = new_sampler(layers, model.n_heads, heads=config.heads)
-    exact = GroupSampler(
-        group.lengths, n_layers=len(layers), attention=model.attention, summary="graph-exact"
-    )
-    samplers = [sampler, exact] if exact_too else [sampler]
+    every_head = partial(new_sampler, layers=layers, n_heads=model.n_heads)
+    sampler = every_head(config.summary, heads=config.heads)
+    exact = every_head("graph-exact") if exact_too else None
+    samplers = [sampler] if exact is None else [sampler, exact]
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
             with clock.stage("topology"):
@@ -223,10 +224,13 @@ def computed_group(
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(layers))
-        if exact_too:
+        if exact is not None:
             arrays["exact"] = statistics_of(exact, layout, len(layers))
         of_lengths = length_statistic(
-            new_sampler((0,), 1, heads=["L0H0"]), group.lengths, layout, model.attention
+            new_sampler(config.summary, layers=(0,), n_heads=1, heads=["L0H0"]),
+            group.lengths,
+            layout,
+            model.attention,
         )
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -27,7 +27,13 @@ from tda_bias.heads.items import (
 )
 from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.smoothing import SmoothingRecord
-from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_columns
+from tda_bias.heads.tables import (
+    PUBLISHED,
+    ControlsRecord,
+    MapColumns,
+    are_named,
+    map_columns,
+)
 from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.show.text import counted
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
@@ -206,10 +212,7 @@ class HeadBias(LazyResult):
         by = by or self.rank_by
         rows, columns = self._rows(category), self.columns(category, by=by)
         if named := self.record.config.heads:
-            places = [(head.layer, head.head) for head in map(HeadId.of, named)]
-            rows = rows[
-                [place in places for place in zip(rows["layer"], rows["head"], strict=True)]
-            ]
+            rows = rows[are_named(rows, named)]
         if by in PUBLISHED:  # S is a ratio to almost nothing in unstable heads
             order = ["unstable", columns.value]
             rows = rows.sort_values(order, ascending=[True, False], kind="stable")

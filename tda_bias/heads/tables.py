@@ -92,9 +92,7 @@ def tables(
             for table in (heads[key], combined[key]):
                 table["layer"] = np.asarray(layers)[table["layer"]]
             if config.heads:
-                own = heads[key]
-                head = own["layer"].map("L{}".format) + own["head"].map("H{}".format)
-                own.loc[~head.isin(config.heads), "reason"] = NOT_NAMED
+                heads[key].loc[~are_named(heads[key], config.heads), "reason"] = NOT_NAMED
             for name, null in nulls_of_group.items():
                 observed = getattr(result.contrast, name)
                 by_dim = null.reshape(len(null), len(observed), -1)
@@ -118,6 +116,11 @@ def tables(
     for table in (made.table, made.combined, made.category, made.groups):
         table.insert(0, "model", model)
     return made
+
+
+def are_named(rows: pd.DataFrame, heads: Sequence[str]) -> pd.Series[bool]:
+    """Tell which rows, with ``layer`` and ``head``, are of heads named as ``HeadId`` prints."""
+    return (rows["layer"].map("L{}".format) + rows["head"].map("H{}".format)).isin(heads)
 
 
 # -- per group -------------------------------------------------------------------------------------

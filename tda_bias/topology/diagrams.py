@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from tda_bias.topology.flag import ended, flag_distance, flag_pairs
+from tda_bias.topology.flag import ended, flag_distance, flag_pairs, of_all_pairs
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.types import Attention, InputError
 
@@ -147,24 +147,16 @@ def _between_sets(sets: Sequence[np.ndarray], order: float) -> np.ndarray:
 
     if any(not len(values) for values in sets):
         raise InputError("a pattern of so few tokens has no births or no deaths to compare")
-    return _symmetric(sets, lambda a, b: float(ot.wasserstein_1d(a, b, p=order)) ** (1 / order))
+    return of_all_pairs(sets, lambda a, b: float(ot.wasserstein_1d(a, b, p=order)) ** (1 / order))
 
 
 def _between_pairs(pairs: Sequence[np.ndarray], order: float, backend: Backend) -> np.ndarray:
     if backend == "pot":
-        return _symmetric(pairs, lambda a, b: flag_distance(a, b, order=order))
+        return of_all_pairs(pairs, lambda a, b: flag_distance(a, b, order=order))
     from gudhi.hera import wasserstein_distance
 
     closed = [ended(of_diagram) for of_diagram in pairs]
-    return _symmetric(
+    return of_all_pairs(
         closed,
         lambda a, b: float(wasserstein_distance(a, b, order=order, internal_p=2.0, delta=1e-9)),
     )
-
-
-def _symmetric(items: Sequence[np.ndarray], distance: Any) -> np.ndarray:
-    between = np.zeros((len(items), len(items)))
-    for i in range(len(items)):
-        for j in range(i):
-            between[i, j] = between[j, i] = distance(items[i], items[j])
-    return between

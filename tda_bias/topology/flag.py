@@ -10,7 +10,7 @@ topological data analysis using persistence landscapes); Wasserstein distances b
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -129,10 +129,17 @@ def flag_distance(first: Pairs, second: Pairs, *, order: float = 2.0) -> float:
 
 def squared_distances(diagrams: Sequence[Pairs]) -> Float[np.ndarray, "diagram diagram"]:
     """Squared 2-Wasserstein distances of all pairs of diagrams."""
-    squared = np.zeros((len(diagrams), len(diagrams)))
-    for i, j in combinations(range(len(diagrams)), 2):
-        squared[i, j] = squared[j, i] = flag_distance(diagrams[i], diagrams[j]) ** 2
-    return squared
+    return of_all_pairs(diagrams, flag_distance) ** 2
+
+
+def of_all_pairs(
+    items: Sequence[np.ndarray], distance: Callable[[np.ndarray, np.ndarray], float]
+) -> Float[np.ndarray, "item item"]:
+    """Distances of all pairs, each measured once."""
+    between = np.zeros((len(items), len(items)))
+    for i, j in combinations(range(len(items)), 2):
+        between[i, j] = between[j, i] = distance(items[j], items[i])
+    return between
 
 
 def seconds_of_a_distance(n_points: int) -> float:
