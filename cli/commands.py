@@ -230,7 +230,7 @@ PANELS = {
                     texts=".compare:runs",
                     compute=".compare:bbq",
                     load="tda_bias.comparison.bbq_change:BBQChange.load",
-                    shown="tda_bias.comparison.bbq_change:bbq_shown",
+                    shown="tda_bias.comparison.shown:bbq_shown",
                 ),
                 "compare samples": Form(
                     texts=".compare:samples",

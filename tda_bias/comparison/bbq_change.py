@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,6 @@ from jaxtyping import Float
 
 from tda_bias.comparison.paired import PairedItems
 from tda_bias.comparison.two_runs import TwoRunsRecord
-from tda_bias.show.output import Output
-from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import Finding, counted, interval_text, p_text, report_of
 from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Result
 from tda_bias.types import InputError
@@ -24,7 +20,6 @@ from unqover.bbq.scores import MEASURES
 
 _KEYS = ["category", "id"]
 _SAME = ["cluster", "condition", "polarity"]
-_SHORT = {"ambiguous": "ambig", "disambiguated": "disambig"}  # the data's own names
 _NUMBERS = ("before", "after", "change", "low", "high", "p", "smallest")
 
 
@@ -154,54 +149,3 @@ def _change(
     sure = {"low": low, "high": high, "p": items.p_change(n_flips=n_flips, rng=rng)}
     counts = {"items": change.items, "templates": change.clusters}
     return {**counts, **means, **sure, "smallest": change.smallest()}
-
-
-def bbq_shown(comparison: BBQChange, folder: Path, *, top: int = 10) -> Output:
-    """The changes of every measure, paired by items."""
-    record = comparison.record
-    title = (
-        f"{record.model.name} and {record.after.name} · {record.category} · "
-        f"{counted(record.items, 'item')} · 95% intervals over templates"
-    )
-    columns = [
-        Column("text", lambda row: _SHORT[row["condition"]], left=True),
-        Column("measure", "{measure}", left=True),
-        *(Column(name, f"{{{name}:.3f}}") for name in ("before", "after")),
-        Column("change", "{change:+.3f}"),
-        Column("interval", lambda row: interval_text(row["low"], row["high"], 3)),
-        Column("p", "{p:p}"),
-    ]
-    return Output(
-        finding=_finding(comparison).then(report_of(folder)),
-        shown=[TableSpec(title, comparison.changes, columns, uncut=True)],
-        values={"record": record, "changes": comparison.changes},
-        rows=comparison.changes,
-        folder=folder,
-        files="changes.csv, run.json",
-    )
-
-
-def _finding(comparison: BBQChange) -> Finding:
-    record, table = comparison.record, comparison.changes.set_index(["condition", "measure"])
-    rows = table.to_dict("index")
-    s_amb, able = rows.get(("ambiguous", "s_AMB")), rows.get(("disambiguated", "accuracy"))
-    names = f"from {record.model.name} to {record.after.name}"
-    result, control, power = [], [], []
-    if s_amb is not None:
-        result.append(f"s_AMB changes {names} by {_said(s_amb)}.")
-        power.append(
-            f"With {counted(s_amb['templates'], 'template')} a change of "
-            f"{s_amb['smallest']:.3f} is found four times out of five (t-test over templates)."
-            if math.isfinite(s_amb["smallest"])
-            else "Nothing varies: no smallest change can be given."
-        )
-    if able is not None:
-        control.append(f"Accuracy on disambiguated items changes by {_said(able)}.")
-    if record.only_one:
-        control.append(f"{counted(record.only_one, 'item')} that one run alone has answered.")
-    return Finding(result=result or ["No ambiguous item is shared."], control=control, power=power)
-
-
-def _said(row: Row) -> str:
-    interval = interval_text(row["low"], row["high"], 3)
-    return f"{row['change']:+.3f} ({interval}; p {p_text(row['p'])}, {row['items']} items)"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.beta_agreement import BetaAgreement
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import (
@@ -17,6 +18,7 @@ from tda_bias.comparison.models import (
 )
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.scores.stereoset import SCORINGS
+from tda_bias.show.table import Row
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 _PER = {"sum": "by sums", "mean": "per token"}
@@ -330,3 +332,30 @@ def agreement_finding(comparison: BetaAgreement) -> Finding:
             f"{reliable[1]}; {allowed}."
         ],
     )
+
+
+def bbq_finding(comparison: BBQChange) -> Finding:
+    """Tell how far answers to BBQ's questions changed: the bias score first, and accuracy."""
+    record, table = comparison.record, comparison.changes.set_index(["condition", "measure"])
+    rows = table.to_dict("index")
+    s_amb, able = rows.get(("ambiguous", "s_AMB")), rows.get(("disambiguated", "accuracy"))
+    names = f"from {record.model.name} to {record.after.name}"
+    result, control, power = [], [], []
+    if s_amb is not None:
+        result.append(f"s_AMB changes {names} by {_changed_by(s_amb)}.")
+        power.append(
+            f"With {counted(s_amb['templates'], 'template')} a change of "
+            f"{s_amb['smallest']:.3f} is found four times out of five (t-test over templates)."
+            if math.isfinite(s_amb["smallest"])
+            else "Nothing varies: no smallest change can be given."
+        )
+    if able is not None:
+        control.append(f"Accuracy on disambiguated items changes by {_changed_by(able)}.")
+    if record.only_one:
+        control.append(f"{counted(record.only_one, 'item')} that one run alone has answered.")
+    return Finding(result=result or ["No ambiguous item is shared."], control=control, power=power)
+
+
+def _changed_by(row: Row) -> str:
+    interval = interval_text(row["low"], row["high"], 3)
+    return f"{row['change']:+.3f} ({interval}; p {p_text(row['p'])}, {row['items']} items)"

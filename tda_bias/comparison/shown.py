@@ -1,14 +1,16 @@
-"""What ``tdabias compare`` prints of two models, of two maps of heads and of two sets of betas."""
+"""What ``tdabias compare`` prints of two models, of two runs, and of samples of lm-eval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.beta_agreement import BetaAgreement
 from tda_bias.comparison.finding import (
     after_name,
     agreement_finding,
+    bbq_finding,
     comparison_finding,
     maps_finding,
     samples_finding,
@@ -18,13 +20,15 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, head_name, interval_of
-from tda_bias.show.text import interval_text, number_text, p_text, report_of
+from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of
 
 _CHANGES = [
     Column("outcome", "{outcome}", left=True),
     *(Column(name, f"{{{name}}}") for name in ("before", "after", "change", "interval", "p")),
 ]
 _SHOWN = 10
+# The data's own names.
+_SHORT = {"ambiguous": "ambig", "disambiguated": "disambig"}
 
 
 def shown(comparison: ModelComparison, folder: Path, *, top: int = 10) -> Output:
@@ -167,4 +171,29 @@ def heads_shown(comparison: HeadsComparison, folder: Path, *, top: int = 10) -> 
         rows=moved if record.matched else comparison.agreement,
         folder=folder,
         files="agreement.csv, layers.csv, heads.csv, compare.png, run.json",
+    )
+
+
+def bbq_shown(comparison: BBQChange, folder: Path, *, top: int = 10) -> Output:
+    """The changes of every measure, paired by items."""
+    record = comparison.record
+    title = (
+        f"{record.model.name} and {record.after.name} · {record.category} · "
+        f"{counted(record.items, 'item')} · 95% intervals over templates"
+    )
+    columns = [
+        Column("text", lambda row: _SHORT[row["condition"]], left=True),
+        Column("measure", "{measure}", left=True),
+        *(Column(name, f"{{{name}:.3f}}") for name in ("before", "after")),
+        Column("change", "{change:+.3f}"),
+        Column("interval", lambda row: interval_text(row["low"], row["high"], 3)),
+        Column("p", "{p:p}"),
+    ]
+    return Output(
+        finding=bbq_finding(comparison).then(report_of(folder)),
+        shown=[TableSpec(title, comparison.changes, columns, uncut=True)],
+        values={"record": record, "changes": comparison.changes},
+        rows=comparison.changes,
+        folder=folder,
+        files="changes.csv, run.json",
     )
