@@ -10,7 +10,7 @@ from pvf.report import load_report
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tdabias_cli.main import run
-from tests.support.runs import resealed
+from tests.support.runs import resealed, run_heads_and_words
 
 
 def ablating(heads, out):
@@ -101,12 +101,7 @@ def test_other_weights_are_refused(heads, tmp_path, capsys):
 def of_words(words_folder, tmp_path_factory):
     """A run of heads and one of words, of one model."""
     base = tmp_path_factory.mktemp("outcomes")
-    (base / "x.txt").write_text("girl\nboy\nteacher\n")
-    model = ["--model", str(words_folder), "--device", "cpu", "--quiet"]
-    few = ["--data", "starter", "--category", "gender", "-L", "2", "--n-permutations", "99"]
-    assert run(["heads", *model, *few, "--out", str(base / "heads")]) == 0
-    words = ["--attribute", "pronouns", "--words", str(base / "x.txt")]
-    assert run(["pvf", *model, *words, "--out", str(base / "pvf")]) == 0
+    run_heads_and_words(words_folder, base, words=("girl", "boy", "teacher"), limit=2)
     return base
 
 

@@ -17,7 +17,7 @@ from tda_bias.paper.rankings import PublishedAgreement, published_agreement
 from tda_bias.store.record import RunRecord
 from tda_bias.store.result import writing_run
 from tdabias_cli.main import run
-from tests.support.runs import file_names
+from tests.support.runs import file_names, run_heads_and_words
 
 
 @pytest.fixture(scope="module")
@@ -167,12 +167,7 @@ def by_heads(heads_of_words, tmp_path_factory):
 def heads_of_words(words_folder, tmp_path_factory):
     """The command line, and the runs that it names."""
     base = tmp_path_factory.mktemp("words of heads")
-    (base / "x.txt").write_text("girl\nboy\nteacher\nfriend\n")
-    model = ["--model", str(words_folder), "--device", "cpu", "--quiet"]
-    few = ["--data", "starter", "--category", "gender", "-L", "4", "--n-permutations", "99"]
-    assert run(["heads", *model, *few, "--out", str(base / "heads")]) == 0
-    words = ["--attribute", "pronouns", "--words", str(base / "x.txt")]
-    assert run(["pvf", *model, *words, "--out", str(base / "pvf")]) == 0
+    run_heads_and_words(words_folder, base, words=("girl", "boy", "teacher", "friend"), limit=4)
     return ["crossref", str(base / "heads"), str(base / "pvf"), "--by", "heads"]
 
 

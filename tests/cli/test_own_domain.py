@@ -8,7 +8,6 @@ from tda_bias import load_triples
 from tda_bias.pairs import load_pairs
 from tdabias_cli.main import run
 from tests.support.measures import edited
-from tests.support.models import tiny_hf_model
 
 TARGETS = ("pensioner", "teenager", "toddler")
 KINDS = """
@@ -20,16 +19,6 @@ kinds:
       teenager: [teenager, teenagers]
       toddler: [toddler, toddlers]
 """
-
-
-@pytest.fixture(scope="module")
-def tiny_folder(subwords, tmp_path_factory):
-    """A tiny GPT-2 that can write every word, so that no two texts are alike to it."""
-    folder = tmp_path_factory.mktemp("models") / "tiny-gpt2"
-    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
-    tiny_hf_model("gpt2", len(subwords), **special).save_pretrained(folder)
-    subwords.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
@@ -70,9 +59,9 @@ def as_json(capsys, *arguments):
 
 
 def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
-    triples, kinds, tiny_folder, tmp_path, capsys
+    triples, kinds, words_folder, tmp_path, capsys
 ):
-    model = ("--model", tiny_folder, "--category", "age", "--data", triples)
+    model = ("--model", words_folder, "--category", "age", "--data", triples)
     made = tmp_path / "twins.jsonl"
     counts = as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
     assert counts["record"]["twins"] == 24
@@ -105,18 +94,18 @@ def printed_groups(capsys, *arguments):
 
 
 def test_groups_of_own_categories_and_pairs_are_printed(
-    triples, kinds, pairs, tiny_folder, tmp_path, capsys, monkeypatch
+    triples, kinds, pairs, words_folder, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("COLUMNS", "80")
     made = tmp_path / "twins.jsonl"
     as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
-    model = ("--model", tiny_folder, "--category", "age", "--data", triples, "--twins")
+    model = ("--model", words_folder, "--category", "age", "--data", triples, "--twins")
     few = ("--n-permutations", 100)
     for command, more in (
         ("heads", (*model, made, *few)),
         ("stereoset", (*model, made)),
         ("stereoset", (*model, "none")),
-        ("pairs", ("--model", tiny_folder, "--set", pairs)),
+        ("pairs", ("--model", words_folder, "--set", pairs)),
     ):
         out = tmp_path / f"{command}-{len(more)}-{more[-1] == 'none'}"
         groups, _ = printed_groups(capsys, command, *more, "--out", out)
@@ -125,7 +114,7 @@ def test_groups_of_own_categories_and_pairs_are_printed(
 
 
 def test_blanks_of_an_own_category_in_csv_are_scored_and_their_groups_printed(
-    tiny_folder, tmp_path, capsys
+    words_folder, tmp_path, capsys
 ):
     path = tmp_path / "blanks.csv"
     lines = ["target,bias_type,context,stereotype,anti-stereotype,unrelated"]
@@ -133,14 +122,14 @@ def test_blanks_of_an_own_category_in_csv_are_scored_and_their_groups_printed(
         ends = (f"The elder {number} is {word}." for word in ("BLANK", "slow", "quick", "iron"))
         lines.append(f"elder {number},age,{','.join(ends)}")
     path.write_text("\n".join(lines), encoding="utf-8")
-    given = ("--task", "intrasentence", "--model", tiny_folder, "-c", "age", "--data", path)
+    given = ("--task", "intrasentence", "--model", words_folder, "-c", "age", "--data", path)
     groups, table = printed_groups(capsys, "stereoset", *given, "--out", tmp_path / "out")
     assert len(groups) == 12
     assert "2 further groups in scores.csv." in table
 
 
-def test_without_known_targets_the_way_to_twins_is_named(triples, tiny_folder, tmp_path, capsys):
-    command = ["stereoset", "--model", tiny_folder, "--category", "age", "--data", triples]
+def test_without_known_targets_the_way_to_twins_is_named(triples, words_folder, tmp_path, capsys):
+    command = ["stereoset", "--model", words_folder, "--category", "age", "--data", triples]
     assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 0
     error = " ".join(capsys.readouterr().err.split())
     assert "the target is not known (12): pensioner, teenager, toddler" in error
@@ -148,9 +137,9 @@ def test_without_known_targets_the_way_to_twins_is_named(triples, tiny_folder, t
 
 
 def test_a_category_that_the_file_lacks_is_named_with_those_it_has(
-    triples, tiny_folder, tmp_path, capsys
+    triples, words_folder, tmp_path, capsys
 ):
-    command = ["heads", "--model", tiny_folder, "--category", "agee", "--data", triples]
+    command = ["heads", "--model", words_folder, "--category", "agee", "--data", triples]
     assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 2
     assert f"must be one of age, all, which `data` {triples} has; got 'agee'" in (
         capsys.readouterr().err
@@ -186,9 +175,9 @@ def test_csv_is_read_as_json_lines_are(triples, pairs, tmp_path):
         (lambda text: text.splitlines()[0], "has no triple"),
     ],
 )
-def test_a_broken_spreadsheet_is_one_line(triples, tiny_folder, tmp_path, capsys, change, message):
+def test_a_broken_spreadsheet_is_one_line(triples, words_folder, tmp_path, capsys, change, message):
     triples.write_text(change(triples.read_text()))
-    command = ["heads", "--model", tiny_folder, "--category", "age", "--data", triples]
+    command = ["heads", "--model", words_folder, "--category", "age", "--data", triples]
     assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -196,15 +185,15 @@ def test_a_broken_spreadsheet_is_one_line(triples, tiny_folder, tmp_path, capsys
 
 
 def test_two_models_are_compared_on_own_pairs_and_own_triples(
-    triples, kinds, pairs, tiny_folder, tmp_path, capsys
+    triples, kinds, pairs, words_folder, tmp_path, capsys
 ):
     made = tmp_path / "twins.jsonl"
     as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
-    after = edited(tiny_folder, tmp_path / "after")
+    after = edited(words_folder, tmp_path / "after")
     texts = ("--data", triples, "--category", "age", "--twins", made, "--pairs", pairs)
     few = ("--only", "stereoset", "--only", "pairs", "--n-flips", 99)
     found = as_json(
-        capsys, "compare", tiny_folder, after, *texts, *few, "--out", tmp_path / "compared"
+        capsys, "compare", words_folder, after, *texts, *few, "--out", tmp_path / "compared"
     )
     primary = [row["outcome"] for row in found["outcomes"] if row["primary"]]
     assert primary == ["beta_sum_age", "pairs_slow"]

@@ -1,6 +1,7 @@
 """Small runs written by hand."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,19 @@ from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.result import writing_run
 
 COLUMNS = {"name": str, "n": int}
+
+
+def run_heads_and_words(model: Path, folder: Path, *, words: Sequence[str], limit: int) -> None:
+    """Runs of heads and of pvf, by the commands, in ``folder``: of a model, and of some words x."""
+    from tdabias_cli.main import run
+
+    (folder / "x.txt").write_text("".join(f"{word}\n" for word in words))
+    same = ["--model", str(model), "--device", "cpu", "--quiet"]
+    few = ["--data", "starter", "--category", "gender", "-L", str(limit)]
+    few += ["--n-permutations", "99", "--out", str(folder / "heads")]
+    assert run(["heads", *same, *few]) == 0
+    asked = ["--attribute", "pronouns", "--words", str(folder / "x.txt")]
+    assert run(["pvf", *same, *asked, "--out", str(folder / "pvf")]) == 0
 
 
 def table_of(*numbers: int) -> pd.DataFrame:
