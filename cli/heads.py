@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -121,7 +122,8 @@ def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
         if placebo is not None:
             yield folder / PLACEBO.format(settings.placebo), model, *placebo
         if settings.untrained:
-            untrained = initialised(model, seed=settings.seed)
+            again = partial(initialised, model, seed=settings.seed)
+            untrained = work.held(again(), again)
             yield folder / UNTRAINED, untrained, texts.items, texts.twins
 
     results: list[HeadBias] = []

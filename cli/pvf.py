@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -420,7 +421,8 @@ def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
 
             readers = [(model, folder)]
             if settings.untrained:
-                readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
+                again = partial(untrained, model, seed=settings.seed)
+                readers.append((work.held(again(), again), folder / "untrained"))
             for reader, where in readers:
                 inside, preferences = work.inside(where, kept="parts"), None
                 title = f"{reader.name} · {settings.attribute}"

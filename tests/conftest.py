@@ -1,7 +1,7 @@
 """Shared fixtures: tiny models with random weights, a tiny tokenizer, the real model and data."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -22,6 +22,7 @@ from tests.support.answers import made_up_answers
 from tests.support.bbq import FOLDERS as BBQ_FOLDERS
 from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
+from tests.support.processes import Workers
 from tests.support.reports import runs_for_report
 from tests.support.tokenizers import subwords_in
 
@@ -125,6 +126,14 @@ def tiny_folder(tokenizer, tmp_path_factory) -> Path:
     tiny_hf_model("gpt2", len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory) -> Iterator[Workers]:
+    """Two workers of a Dask cluster, which take seconds to start."""
+    started = Workers(tmp_path_factory.mktemp("workers"))
+    yield started
+    started.cluster.close()
 
 
 @pytest.fixture(scope="session")
