@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -297,6 +298,8 @@ def _cluster_of(settings: SharedRunSettings | None) -> Iterator[Cluster | None]:
 
     place = settings.cluster
     gpus = visible_gpus() if getattr(settings, "device", "") == "auto" else []
+    # What an interruption leaves unanswered on the way is no news.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     say(settings.console, f"cluster {place}")
     with connected(place, gpus=gpus) as cluster:
         if not cluster.n_workers:

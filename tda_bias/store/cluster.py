@@ -297,6 +297,10 @@ def _versions() -> dict[str, str]:
 # -- clusters --------------------------------------------------------------------------------------
 
 
+# Ctrl-C reaches every process of a terminal; this one ends those that it has started.
+_LEAVES_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+
+
 @contextmanager
 def connected(place: str, *, gpus: Sequence[str] = ()) -> Iterator[Cluster]:
     """A cluster by its place, for as long as the block runs.
@@ -329,6 +333,7 @@ def _local(n: int, gpus: Sequence[str]) -> Iterator[Client]:
                 "memory_limit": 0,  # none but the machine's
                 "dashboard": False,
                 "silence_logs": logging.CRITICAL,
+                "preload": [_LEAVES_INTERRUPTS],
                 "env": {
                     "OMP_NUM_THREADS": threads,
                     **({"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}),
