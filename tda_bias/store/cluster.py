@@ -342,7 +342,8 @@ def _local(n: int, gpus: Sequence[str]) -> Iterator[Client]:
         }
         for number in range(n)
     }
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "dashboard": False}}
+    here = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": here}
     with (
         SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster,
         Client(cluster, set_as_default=False) as client,

@@ -41,7 +41,10 @@ def one_thread():
         ("--cluster tcp://127.0.0.1:9", "`cluster` tcp://127.0.0.1:9: no scheduler answers there"),
     ],
 )
-def test_what_cannot_be_shared_so_is_one_line(options, message, arguments, tmp_path, capsys):
+def test_what_cannot_be_shared_so_is_one_line(
+    options, message, arguments, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("tda_bias.store.cluster._PATIENCE_SECONDS", 0.5)
     out = tmp_path / "out"
     assert run([*arguments, *options.split(), "--out", str(out), "--quiet"]) == 2
     captured = capsys.readouterr()
