@@ -44,35 +44,6 @@ def relative(path: Path) -> str:
     return str(path.relative_to(REPOSITORY))
 
 
-def imported(name: str):
-    """What a dotted name stands for: a module, or something in it, or a field of a class in it."""
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:length]))
-        except ModuleNotFoundError as error:
-            if not name.startswith(str(error.name)):
-                raise  # something else is missing, inside a module that exists
-            continue
-        for attribute in parts[length:]:
-            fields = getattr(found, "__annotations__", {})
-            found = getattr(found, attribute, None) or fields[attribute]
-        return found
-    raise ModuleNotFoundError(name)
-
-
-def code_names() -> list[str]:
-    text = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
-    names = re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[\w.]+)`", text)
-    assert len(names) > 40
-    return sorted(set(names))
-
-
-@pytest.mark.parametrize("name", code_names())
-def test_a_name_in_the_glossary_is_in_the_code(name):
-    assert imported(name) is not None
-
-
 def test_the_page_of_files_names_every_table_that_a_result_saves():
     saved = [
         StereoSetScores, PairSetScores, CrossReference, ItemCrossReference, PublishedAgreement,

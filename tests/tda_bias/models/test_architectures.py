@@ -21,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_what_an_architecture_gives_is_what_the_page_says(name, subwords, tmp_path):
     row = row_of(name, subwords, tmp_path)
-    assert on_page(name, PAGE_PATH.read_text(encoding="utf-8")) == list(row.cells.values()), row.said
+    said = on_page(name, PAGE_PATH.read_text(encoding="utf-8"))
+    assert list(row.cells.values()) == said, row.said
     assert all("\n" not in said and len(said) < 800 for said in row.said.values())
 
 
