@@ -240,7 +240,9 @@ def test_the_worked_examples_for_contributors_work(capsys):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "docs/tutorial.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/python.md", "docs/reproduce.md", "docs/tutorial.md"]
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(REPOSITORY / name)
@@ -248,6 +250,29 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatc
     code: dict[str, object] = {}
     for block in blocks:
         exec(block, code)
+
+
+# -- as many words as a reader has time for --
+
+
+def words(page: Path) -> int:
+    """Words of a page as `wc -w` counts them, with tables and blocks."""
+    return len(page.read_text(encoding="utf-8").split())
+
+
+# What is written of the product; the whole is to come down to 30,000, and may not grow.
+DOCUMENTED = [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]
+MOST_WORDS = 45_000
+LONGER_RESULTS = {"summaries.md": 700}
+
+
+def test_readme_and_docs_do_not_grow():
+    assert sum(map(words, DOCUMENTED)) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", sorted(REPOSITORY.glob("docs/results/**/*.md")), ids=relative)
+def test_a_page_of_results_is_a_finding_and_no_report_of_work(page):
+    assert words(page) <= LONGER_RESULTS.get(page.name, 600)
 
 
 # -- the README: what a stranger reads first --
