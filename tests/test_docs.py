@@ -240,9 +240,7 @@ def test_the_worked_examples_for_contributors_work(capsys):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    "name", ["README.md", "docs/python.md", "docs/reproduce.md", "docs/tutorial.md"]
-)
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "docs/reproduce.md"])
 def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(REPOSITORY / name)
