@@ -49,7 +49,7 @@ docs: $(INSTALLED)
 
 # What the commands of the docs print, replayed in a folder of their own and written into the pages.
 pages: $(INSTALLED)
-	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/data.md docs/own-domain.md docs/commands/*.md
+	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/commands/*.md
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_start

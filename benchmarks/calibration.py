@@ -4,17 +4,20 @@ Every number is rejected or missed by the function that prints it, on made-up da
 effect: 242 items of ten targets of StereoSet's sizes, items of three shapes, targets that resemble
 themselves more or less. A p of .05 should reject in 5 % of cases, an interval of 95 % should hold
 the truth in 95 %. Seeds are fixed; half an hour on one core. Run with
-``python -m benchmarks.calibration``, which prints the tables of docs/method/calibration.md.
+``python -m benchmarks.calibration``, which prints the rows of ``TABLE``. Those that miss their
+level are on docs/method/calibration.md.
 
 Each function below draws one case after the other, under one condition: a column of its table.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice, product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -49,6 +52,8 @@ Rng = np.random.Generator
 Cases = Iterator[dict[str, Any]]
 SIZES = (21, 21, 21, 23, 24, 26, 26, 26, 27, 27)
 TARGET = np.repeat(np.arange(10), SIZES)
+# All rows, as `main` prints them.
+TABLE = Path(__file__).with_name("calibration.csv")
 SHAPES = ("normal", "skewed", "heavy tails")
 # Intraclass correlations: of targets that do not differ, of beta's, and of four times as much.
 ALIKE = (0.0, 0.013, 0.05)
@@ -486,11 +491,14 @@ def simulated(part: Part, share: float = 1.0) -> Iterator[Row]:
 
 
 def main(chosen: list[str]) -> None:
+    """Print the rows of some parts, or of all, as ``TABLE`` has them."""
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["part", "conditions", "name", "cases", "percent"])
     for name in chosen or PARTS:
-        print(f"\n| {name} | cases | % of cases: {PARTS[name].about} |\n|---|---|---|")
         for row in simulated(PARTS[name]):
-            shares = ", ".join(f"{100 * share:.1f}" for share in row.shares)
-            print(f"| {row.name} | {row.cases} | {shares} |", flush=True)
+            percent = " ".join(f"{100 * share:.1f}" for share in row.shares)
+            out.writerow([name, PARTS[name].about, row.name, row.cases, percent])
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

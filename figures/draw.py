@@ -3,7 +3,7 @@
     python figures/draw.py [FOLDER]
 
 runs the commands below on the starter data in FOLDER (build/gallery, where a stopped run goes on),
-draws every figure that they allow, and writes docs/gallery.md with the command of each.
+draws every figure that they allow, and writes docs/gallery.md.
 """
 
 import contextlib
@@ -98,15 +98,14 @@ def write_smaller(layers: int, folder: Path) -> None:
     model.tokenizer.save_pretrained(folder)
 
 
-def drawn(entry: Entry, runs: Sequence[Run]) -> tuple[Figure, str] | None:
-    """A figure from the first runs that have what it shows, and the command for it."""
+def drawn(entry: Entry, runs: Sequence[Run]) -> Figure | None:
+    """A figure from the first runs that have what it shows."""
     if entry.name in COMPARED_RUNS:
         runs = [open_run(Path(path)) for path in COMPARED_RUNS[entry.name]]
     usable = [run for run in runs if run.command == entry.command and entry.holds(run)]
     used = usable if entry.fewest > 1 else usable[:1]
     for found in drawings(used, [entry]):
-        folders = " ".join(str(run.folder) for run in used)
-        return found.figure, " ".join(f"tdabias figures {folders} --only {entry.name}".split())
+        return found.figure
     return None
 
 
@@ -136,16 +135,14 @@ def main(folder: Path) -> None:
     with contextlib.chdir(folder):
         runs = with_parts([Path(path) for path in FOLDERS])
         for entry in catalogue():
-            found = drawn(entry, runs)
-            if found is None:
+            figure = drawn(entry, runs)
+            if figure is None:
                 print(f"not drawn: {entry.name}")
                 continue
-            figure, command = found
             one = Drawn(entry.name, entry.title, figure, "")
             [path] = write_print(Path("drawn"), one, ["png"])
             stored(path, DOCS / "gallery" / path.name)
-            picture = f"![{entry.title}](gallery/{path.name})"
-            parts.append(f"## {entry.title}\n\n{picture}\n\n```\n{command}\n```")
+            parts.append(f"## {entry.title}\n\n![{entry.name}](gallery/{path.name})")
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -62,11 +62,8 @@ def risk_finding(report: RiskReport) -> Finding:
     low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
     leaning = ""
     if len(classes) == 2:
-        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
-        leaning = (
-            f" {toward} of {counted(len(report.of_weight), 'word')} lean to {classes[0]}, the "
-            f"others to {classes[1]}."
-        )
+        signs = np.sign(report.of_weight[f"s_{classes[0]}"])
+        leaning = f" {_leaning(classes, *(int((signs == sign).sum()) for sign in (1, -1, 0)))}"
     over = "" if report.x_weights is None else f", over {report.words}"
     against = ""
     if report.reference is not None:

@@ -148,6 +148,13 @@ def _size(runs: Sequence[Run]) -> Figure:
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
 
 
+def _reference(runs: Sequence[Run]) -> Figure:
+    report = runs[0].load(load_report)
+    figure = print_figure(COLUMN, 3.6)
+    plots.plot_reference(report, ax=figure.subplots())
+    return captioned(figure, f"{_words(runs[0])} On the line both are equal.")
+
+
 def _words(run: Run) -> str:
     report = run.load(load_report)
     n = report.controls
@@ -177,5 +184,9 @@ FIGURES: tuple[Entry, ...] = (
     ),
     Entry(
         "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", _preferences
+    ),
+    Entry(
+        "pvf_reference", "Preferences against a reference of one's own", "pvf", _reference,
+        holds=lambda run: run.load(load_report).reference is not None, option="--reference bls",
     ),
 )  # fmt: skip

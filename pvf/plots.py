@@ -15,7 +15,7 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.social import WEIGHT
-from tda_bias.show.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
+from tda_bias.show.figures import BLUE, GREY, ORANGE, label_point, plain_numbers, print_figure
 from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.least_squares import least_squares, with_intercept
 from tda_bias.stats.seeds import generator
@@ -131,6 +131,39 @@ def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes) ->
     return ax
 
 
+def plot_reference(report: RiskReport, *, ax: Axes, label: int = 3) -> Axes:
+    """The mean preference for the last class of every x, against its share in the reference.
+
+    On the diagonal a model prefers a class as often as the reference says. The ``label`` words
+    furthest above and below it are named.
+
+    Raises:
+        InputError: if the report has no reference.
+    """
+    preferences = report.preferences
+    column = f"reference_{preferences.classes[-1]}"
+    if column not in report.by_x:
+        raise InputError("the risks have no `reference`; give one, for example bls")
+    shares = report.by_x[column].to_numpy()
+    means = preferences.by_class().p[..., -1] @ report.risk.context_weights
+    r = stats.spearmanr(shares, means).statistic if np.ptp(shares) and np.ptp(means) else np.nan
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    ax.scatter(shares, means, s=10, color=BLUE, alpha=0.6, linewidth=0)
+    order = np.argsort(means - shares, kind="stable")
+    for word in {*order[:label], *order[::-1][:label]}:
+        label_point(ax, preferences.x[word], (shares[word], means[word]), fontsize=7)
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"share of {preferences.printed_classes[-1]} in {report.against}")
+    ax.set_ylabel(f"mean preference for {preferences.printed_classes[-1]}")
+    ax.set_title(
+        f"{short_name(report.model)}\n{counted(len(shares), 'word')}, Spearman {r:.2f}",
+        fontsize="small",
+    )
+    return ax
+
+
 def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
     sizes = {n: r.preferences.record.model.parameters or np.nan for n, r in reports.items()}
@@ -234,7 +267,11 @@ def report_figures(
     plot_distribution(report, quantity="r_p", ax=left)
     plot_distribution(report, quantity="r_v", ax=right)
     plot_preferences(report.preferences, words, ax=heat_map.subplots())
-    return {"signed_means": means, "distributions": distributions, "preferences": heat_map}
+    figures = {"signed_means": means, "distributions": distributions, "preferences": heat_map}
+    if report.reference is not None:
+        figures["reference"] = print_figure(4.2, 4.2)
+        plot_reference(report, ax=figures["reference"].subplots())
+    return figures
 
 
 def figures_of_runs(

@@ -1,6 +1,11 @@
 """Shared fixtures: tiny models with random weights, a tiny tokenizer, the real model and data."""
 
 import os
+
+# Before the hub's clients are imported, which read it then: without an answer they try for half a
+# minute, and a test must not depend on one.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

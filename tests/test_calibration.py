@@ -1,40 +1,48 @@
-"""The levels that docs/method/calibration.md prints, simulated again with fewer cases."""
+"""The levels in benchmarks/calibration.csv, simulated again with fewer cases, and their page."""
 
 import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.calibration import PARTS, simulated
+from benchmarks.calibration import PARTS, TABLE, simulated
 
 PAGE = Path(__file__).parents[1] / "docs/method/calibration.md"
-# Rows that the page marks, and explains.
-OFF = " (off)"
 
 
 def printed():
-    """Cases and shares of every row of the page's tables."""
+    """Cases and shares of every row that was simulated."""
+    table = pd.read_csv(TABLE)
+    shares = [np.array(percent.split(), float) / 100 for percent in table["percent"].astype(str)]
+    return dict(zip(table["name"], zip(table["cases"], shares, strict=True), strict=True))
+
+
+def is_off(name, cases, shares):
+    """Whether a level or a coverage is missed by more than chance."""
+    chance = 3 * np.sqrt(0.05 * 0.95 / cases)
+    if "interval" in name:
+        return (shares < min(0.92, 0.95 - chance)).any()
+    return (shares > max(0.07, 0.05 + chance)).any()
+
+
+def test_the_page_has_what_does_not_keep_its_level_by_more_than_chance():
     found = re.findall(r"^\| ([^|]+) \| (\d+) \| ([\d., ]+) \|$", PAGE.read_text("utf-8"), re.M)
-    return {
-        name: (int(cases), np.array(shares.split(", "), float) / 100)
-        for name, cases, shares in found
-    }
-
-
-def test_the_page_marks_what_does_not_keep_its_level_by_more_than_chance():
-    for name, (cases, shares) in printed().items():
-        chance = 3 * np.sqrt(0.05 * 0.95 / cases)
-        off = shares > max(0.07, 0.05 + chance)
-        if "interval" in name:
-            off = shares < min(0.92, 0.95 - chance)
-        assert off.any() == name.endswith(OFF), name
+    shown = {name: (int(cases), shares) for name, cases, shares in found}
+    rows = printed()
+    assert list(shown) == [name for name, row in rows.items() if is_off(name, *row)]
+    for name, (cases, shares) in shown.items():
+        simulated_cases, simulated_shares = rows[name]
+        assert cases == simulated_cases
+        assert shares == ", ".join(f"{100 * share:.1f}" for share in simulated_shares)
+    assert f"has all {len(rows)} rows" in PAGE.read_text("utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_the_tables_are_what_the_printing_functions_give(part):
-    table = {name.removesuffix(OFF): row for name, row in printed().items()}
+def test_the_table_is_what_the_printing_functions_give(part):
+    table = printed()
     for row in simulated(PARTS[part], 0.1):
         cases, said = table[row.name]
         both = 1 / row.cases + 1 / cases

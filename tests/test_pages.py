@@ -18,8 +18,7 @@ from tests.support.pages import (
 pytestmark = pytest.mark.thorough
 
 DOCS = Path(__file__).parents[1] / "docs"
-HOW_TO = [DOCS / name for name in ("tutorial.md", "data.md", "own-domain.md")]
-PAGES = [*HOW_TO, *sorted(DOCS.glob("commands/*.md"))]
+PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("commands/*.md"))]
 
 
 @pytest.fixture(scope="module")

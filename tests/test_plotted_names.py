@@ -19,6 +19,7 @@ from matplotlib.text import Text
 import tda_bias.plots
 from pvf import plots as pvf
 from pvf.config import RiskConfig
+from pvf.reference import Reference
 from pvf.report import risk_report
 from pvf.words import Template
 from tda_bias.ablation.study import AblationStudy
@@ -62,13 +63,13 @@ def test_the_name_is_one_that_matplotlib_cannot_draw_as_it_is():
 
 
 @cache
-def report_of(model=HOSTILE, seed=0):
+def report_of(model=HOSTILE, seed=0, **options):
     made = made_up_preferences(seed, n_x=9)
     templates = tuple(Template(f"The [X] {HOSTILE} {c} that [Y]", c + 1.0) for c in range(3))
     about = made.record.model.model_copy(update={"name": model})
     classes = (f"{HOSTILE}a", f"{HOSTILE}b")
     made = renamed(made.with_record(model=about), x=WORDS, templates=templates, classes=classes)
-    return risk_report(made, config=RiskConfig())
+    return risk_report(made, config=RiskConfig(), **options)
 
 
 @cache
@@ -209,6 +210,10 @@ ALL = {
             pvf.plot_against_size, lambda: ({w: report_of(w, i) for i, w in enumerate(WORDS[:2])},)
         ),
         Drawn(pvf.plot_change, lambda: (report_of(), report_of(seed=1))),
+        Drawn(
+            pvf.plot_reference,
+            lambda: (report_of(reference=Reference.of(np.full(2, 0.5), HOSTILE)),),
+        ),
         Drawn(pvf.plot_regression, regression),
         Drawn(unqover.plot_heat_map, lambda: (bias_of(),)),
         Drawn(unqover.plot_attributes, lambda: (bias_of(),)),

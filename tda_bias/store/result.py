@@ -14,6 +14,7 @@ import numpy as np
 
 from tda_bias.store.files import RECORD, put_in_place, staged, to_json, write_errors
 from tda_bias.store.hashes import file_hash
+from tda_bias.store.letters import drawn_with_all_letters
 from tda_bias.store.record import FileRecord, RunRecord, sealed, updated
 from tda_bias.store.run import Run, open_run
 from tda_bias.types import InputError
@@ -96,7 +97,9 @@ def save_figure(
         text.set_parse_math(False)
     undated = {"Date": None} if isinstance(file, Path) and file.suffix == ".svg" else None
     with mpl.rc_context({"svg.hashsalt": "tdabias", "text.parse_math": False}):
-        figure.savefig(file, dpi=dpi, metadata=metadata or undated)
+        drawn_with_all_letters(
+            figure, lambda: figure.savefig(file, dpi=dpi, metadata=metadata or undated)
+        )
 
 
 @contextmanager

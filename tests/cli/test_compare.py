@@ -32,10 +32,7 @@ def call(capsys):
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    """No hub, and at once: its clients try again for half a minute."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-
+def no_hub(monkeypatch):
     def gone(*_, **__):
         raise UnreachableError("neither in the cache nor could it be fetched")
 

@@ -6,8 +6,6 @@ All in one process, with the model loaded once; every case is seeded, so that a 
 import copy
 import json
 
-import datasets.config
-import huggingface_hub.constants
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -65,10 +63,6 @@ def loaded_once(model):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tda_bias.models.load, "load_language_model", load)
-        # The hub's clients have read the variable if another test imported them before.
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-        patch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
         yield
 
 

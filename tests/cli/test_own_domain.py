@@ -1,6 +1,9 @@
 """A domain of the user's own, end to end: texts in CSV, targets in YAML, through the commands."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +11,9 @@ from tda_bias import load_triples
 from tda_bias.pairs import load_pairs
 from tdabias_cli.main import run
 from tests.support.measures import edited
+from tests.support.pages import replay, shown_steps, write_files
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-domain.md"
 
 TARGETS = ("pensioner", "teenager", "toddler")
 KINDS = """
@@ -197,3 +203,14 @@ def test_two_models_are_compared_on_own_pairs_and_own_triples(
     )
     primary = [row["outcome"] for row in found["outcomes"] if row["primary"]]
     assert primary == ["beta_sum_age", "pairs_slow"]
+
+
+def test_the_commands_of_the_page_go_from_a_spreadsheet_to_a_report(words_folder, tmp_path):
+    text = PAGE.read_text(encoding="utf-8")
+    write_files(text, tmp_path)
+    shutil.copytree(words_folder, tmp_path / "tiny" / "smollm2-135m")
+    commands = [step.command for step in shown_steps(text)]
+    assert len(commands) == 7
+    for command in commands:  # with a tiny model in the place of the page's
+        replay(re.sub(r"(--model|compare) (?=smollm2)", r"\1 tiny/", command), tmp_path)
+    assert (tmp_path / "age.html").is_file()

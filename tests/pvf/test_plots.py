@@ -4,6 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pvf import plots
+from pvf.reference import Reference
 from pvf.report import risk_report
 from pvf.social import regressions
 from tda_bias.types import InputError
@@ -83,6 +84,23 @@ def test_the_regression_plot_leaves_out_words_of_weight_0_like_the_table(reports
         drawn = np.ptp(line.get_ydata()) / np.ptp(line.get_xdata())
         assert drawn == pytest.approx(abs(table.loc[fit, "slope"]))
     assert ax.get_title() == f"{table.loc['OLS', 'n']} words" == "20 words"
+
+
+def test_preferences_are_drawn_against_a_reference_and_those_furthest_from_it_are_named(reports):
+    shares = np.column_stack([np.linspace(0.9, 0.1, 30), np.linspace(0.1, 0.9, 30)])
+    made = made_up(0, n_x=30)
+    report = risk_report(made, reference=Reference.of(shares, "mine"))
+    ax = plots.plot_reference(report, ax=axes(), label=1)
+    drawn = ax.collections[0].get_offsets()
+    p, weights = made.by_class().p[..., 1], report.risk.context_weights
+    expected = [np.average(word, weights=weights) for word in p]
+    np.testing.assert_allclose(drawn, np.column_stack([shares[:, 1], expected]))
+    above = expected - shares[:, 1]
+    named = {text.get_text() for text in ax.texts}
+    assert named == {made.x[above.argmin()], made.x[above.argmax()]}
+    assert "reference" in plots.report_figures(report)
+    with pytest.raises(InputError, match="have no `reference`"):
+        plots.plot_reference(reports["m0"], ax=axes())
 
 
 def test_every_run_gets_its_figures_and_two_are_compared(reports):

@@ -102,7 +102,7 @@ def test_a_report_is_saved_and_computed_anew_with_its_settings(tmp_path):
 def test_words_of_weight_0_are_not_counted_and_weights_of_no_file_have_no_command(tmp_path):
     report = risk_report(made_up(), x_weights=np.array([1.0, 0, 2, 0, 1]))
     toward = sum(report.risk.mean_s[word, 0] > 0 for word in (0, 2, 4))
-    said = f"over 3 weighted words. {toward} of 3 words lean to male"
+    said = f"over 3 weighted words. {toward} of 3 words lean to male, {3 - toward} to female."
     assert said in risk_finding(report).result[0]
     assert set(extreme_words(report)) == {"job0", "job2", "job4"}
     report.save(tmp_path)

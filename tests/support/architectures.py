@@ -466,27 +466,42 @@ def slices_are_the_head_s_own(model, head: HeadId, parts) -> None:
 PAGE = """# Architectures
 
 Written by `make architectures`: for every architecture of transformers {version} that reads text, a
-small model with random weights (windows shorter than the texts; hybrids included) went through the
-commands.
+small model with random weights went through the commands. Architectures with one outcome share a
+row.
 
 - *patterns* (`heads`): which way they are read, where they are those that the model itself returns
   (`output_attentions`).
 - *scores* (`stereoset`, `pairs`, `compare`): the kind of model, where log-probabilities are those
   of every text alone.
 - *pvf*: whether words are read.
-- *edit*: exact where the written model is the one whose heads attend to nothing; `ablate`
-  finds heads the same way. After a norm: what heads read is normalised together
-  first, and the head's part is taken out after that.
+- *edit* (and `ablate`): exact where the written model is the one whose heads attend to nothing.
+  After a norm: what heads read is normalised together first.
 - *debias*: exact where what is trained belongs to the head and to no other. After a norm: queries
   and keys are normalised over all heads together.
 - *refused*: the command says why in one line and computes nothing.
 
-| architecture | patterns | scores | pvf | edit | debias |
+| patterns | scores | pvf | edit | debias | architectures |
 |---|---|---|---|---|---|
 {rows}
 
 No small model could be made of: {without}.
 """
+
+
+def grouped(rows: list[Row]) -> str:
+    """Rows of the page: an outcome and the architectures that have it, the most frequent first."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        names.setdefault(tuple(row.cells.values()), []).append(row.name)
+    most_first = sorted(names.items(), key=lambda each: -len(each[1]))
+    return "\n".join(f"| {' | '.join(cells)} | {'; '.join(of)} |" for cells, of in most_first)
+
+
+def on_page(name: str, page: str) -> list[str]:
+    """The outcome of an architecture as the page has it, by ``COLUMNS``."""
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    [cells] = [cells for *cells, names in rows if name in names.split("; ")]
+    return cells
 
 
 def quiet() -> None:
@@ -526,7 +541,7 @@ def main(chosen: list[str]) -> int:
     if not chosen:
         page = PAGE.format(
             version=transformers.__version__,
-            rows="\n".join(map(str, rows)),
+            rows=grouped(rows),
             without=", ".join(without),
         )
         PAGE_PATH.write_text(page, encoding="utf-8")

@@ -130,7 +130,7 @@ def test_p_is_uniform_where_nothing_changes_and_items_of_a_cluster_go_together()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainings", [1, 5])  # three are in docs/method/calibration.md
+@pytest.mark.parametrize("trainings", [1, 5])  # three are in benchmarks/calibration.csv
 def test_intervals_cover_the_true_change_and_guards_fail_as_often_as_they_say(trainings):
     covered, kept = [], []
     guard = Guard(0.5, 1, "")

@@ -85,8 +85,7 @@ def test_an_edited_adapter_is_the_edited_merged_model(adapter, tmp_path, capsys)
         ("{adapter}", "names an adapter as its base"),
     ],
 )
-def test_a_base_that_cannot_be_used_is_refused(adapter, tmp_path, monkeypatch, base, message):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_a_base_that_cannot_be_used_is_refused(adapter, tmp_path, base, message):
     if isinstance(base, str):
         base = base.format(tmp_path=tmp_path, adapter=adapter)
     folder = broken(adapter, tmp_path / "a", base_model_name_or_path=base)

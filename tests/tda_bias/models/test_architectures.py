@@ -2,7 +2,18 @@
 
 import pytest
 
-from tests.support.architectures import PAGE_PATH, SAMPLE, debias, main, names, row_of, tiny
+from tests.support.architectures import (
+    PAGE_PATH,
+    SAMPLE,
+    Row,
+    debias,
+    grouped,
+    main,
+    names,
+    on_page,
+    row_of,
+    tiny,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -10,8 +21,19 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_what_an_architecture_gives_is_what_the_page_says(name, subwords, tmp_path):
     row = row_of(name, subwords, tmp_path)
-    assert str(row) in PAGE_PATH.read_text(encoding="utf-8").splitlines(), row.said
+    said = on_page(name, PAGE_PATH.read_text(encoding="utf-8"))
+    assert list(row.cells.values()) == said, row.said
     assert all("\n" not in said and len(said) < 800 for said in row.said.values())
+
+
+def test_architectures_with_one_outcome_share_a_row_and_are_found_in_it():
+    outcomes = {"xlnet": "refused", "falcon, new decoder": "exact", "falcon": "exact"}
+    rows = [Row(name, {"patterns": "yes", "edit": edit}) for name, edit in outcomes.items()]
+    page = grouped(rows)
+    assert page.splitlines()[0] == "| yes | exact | falcon, new decoder; falcon |"
+    assert {name: on_page(name, page)[1] for name in outcomes} == outcomes
+    with pytest.raises(ValueError, match="unpack"):
+        on_page("new decoder", page)
 
 
 @pytest.mark.long

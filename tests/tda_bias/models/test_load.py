@@ -65,8 +65,7 @@ def test_an_unknown_device_or_type_is_refused(tiny_folder, options, message):
 @pytest.mark.parametrize(
     "name", ["x" * 3000, "a\0b", "", "no-such-owner/no-such-model", "EMPTY", "DAMAGED"]
 )
-def test_what_is_no_model_is_one_line(name, tiny_folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_what_is_no_model_is_one_line(name, tiny_folder, tmp_path):
     if name == "DAMAGED":
         shutil.copytree(tiny_folder, tmp_path, dirs_exist_ok=True)
         (tmp_path / "model.safetensors").write_bytes(b"not weights")

@@ -158,8 +158,7 @@ def test_a_file_that_is_no_gguf_is_refused_in_one_line(tmp_path, cache):
     assert "\n" not in str(e.value)
 
 
-def test_a_gguf_file_that_is_not_there_is_named_as_such(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_a_gguf_file_that_is_not_there_is_named_as_such(tmp_path):
     with pytest.raises(InputError, match=r"`model` .*none\.gguf': there is no such GGUF file"):
         load_language_model(str(tmp_path / "none.gguf"), device="cpu")
 

@@ -18,6 +18,7 @@ from tda_bias.store.record import DataRecord
 from tda_bias.triples import load_triples, triple_ids
 from tda_bias.twins import PLACEBOS, Twins, make_placebos, make_twins
 from tda_bias.types import InputError, Triple
+from tests.support.literal import causal_steps
 from tests.support.tokenizers import Wrapped
 
 TRIPLES = [
@@ -189,7 +190,23 @@ def test_what_is_saved_is_loaded_again(found, plain, twins, tmp_path):
 
 
 @pytest.mark.real
-@pytest.mark.slow
+def test_beta_of_the_real_model_is_that_of_unbatched_passes(smollm2, stereoset):
+    triples = load_triples(stereoset, category="gender")
+    twins = make_twins(triples).only(triples[::80])
+
+    def odds(triple):
+        texts = triple.texts()[:2]
+        return np.subtract(
+            *(sum(causal_steps(smollm2, smollm2.tokenizer(text)["input_ids"])) for text in texts)
+        )
+
+    items = stereoset_scores(smollm2, triples[::80], twins=twins, placebos={}).items
+    expected = [odds(t) - np.mean([odds(twin) for twin in twins.of(t)]) for t in triples[::80]]
+    np.testing.assert_allclose(items["beta_sum"], expected, atol=2e-4)
+
+
+@pytest.mark.real
+@pytest.mark.long
 def test_most_of_smollm2s_preference_in_gender_is_wording(smollm2, stereoset):
     """What the project was built on: measured first by other code, and with other twins."""
     found = stereoset_scores(smollm2, load_triples(stereoset, category="gender"), placebos={})

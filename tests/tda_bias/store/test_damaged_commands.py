@@ -113,7 +113,7 @@ def refused(capsys, arguments: list[str], case: str) -> str:
 
 @pytest.mark.parametrize("command", ["slices", "ablate", "crossref", "show heads", "report"])
 def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
-    every_run, command, tmp_path, capsys, monkeypatch
+    every_run, command, tmp_path, capsys
 ):
     """Also those that only commands look at: where the model was, the texts, the settings."""
     words, _, _ = COMMANDS[command]
@@ -122,7 +122,6 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     folders = {k.upper(): tmp_path / "runs" / p.relative_to(base) for k, p in every_run.items()}
     out = tmp_path / "out"
     arguments = [str(folders.get(word, word)).replace("OUT", str(out)) for word in words]
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     path = folders["HEADS"] / "run.json"
     whole = path.read_text(encoding="utf-8")
     values = json.loads(whole)

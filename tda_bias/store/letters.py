@@ -1,0 +1,77 @@
+"""Letters of a figure that its font lacks: taken from another installed font, or said in a line."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
+
+# A font that comes with matplotlib: a box for every letter there is.
+_BOXES = "Last Resort"
+# What matplotlib warns, once for every letter.
+_MISSING = re.compile(r"Glyph (\d+) .*missing from font")
+
+
+def drawn_with_all_letters(figure: Figure, draw: Callable[[], None]) -> None:
+    """Draw a figure; where its font lacks letters, once more with fonts that have them.
+
+    Letters that no installed font has are boxes, and a line says so.
+    """
+    lacking = _drawn(draw)
+    fonts = _fonts_with(lacking) if lacking else ()
+    if fonts:
+        from matplotlib.text import Text
+
+        for text in figure.findobj(Text):
+            text.set_fontfamily([*text.get_fontfamily(), *fonts])
+        lacking = _drawn(draw)
+    if lacking:
+        logger.warning(
+            "no installed font has the letters %s of a figure, which are drawn as boxes; install "
+            "one of their script, for example Noto Sans CJK",
+            ", ".join(sorted(lacking)[:5]),
+        )
+
+
+def _drawn(draw: Callable[[], None]) -> frozenset[str]:
+    """Draw; the letters that were missing. Other warnings are passed on."""
+    lacking = set()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draw()
+    for warning in caught:
+        if match := _MISSING.match(str(warning.message)):
+            lacking.add(chr(int(match[1])))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return frozenset(lacking)
+
+
+@lru_cache
+def _fonts_with(letters: frozenset[str]) -> tuple[str, ...]:
+    """Families of installed fonts that have the letters, those with most of them first."""
+    from matplotlib import font_manager
+
+    left, families = set(letters), []
+    has = {
+        entry.name: letters & set(map(chr, font_manager.get_font(entry.fname).get_charmap()))
+        for entry in font_manager.fontManager.ttflist
+        if not entry.name.startswith(_BOXES)
+    }
+    while left:
+        family = max(sorted(has), key=lambda name: len(has[name] & left))
+        if not has[family] & left:
+            break
+        families.append(family)
+        left -= has[family]
+    return tuple(families)
