@@ -27,6 +27,7 @@ from .loading import use_cache_if_unreachable
 from .options import Positional
 from .run import interruptible, progress_bar, stage, working
 from .settings import (
+    ModelName,
     Out,
     OutputSettings,
     PlacementSettings,
@@ -54,7 +55,7 @@ _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOption):
     """Settings of ``tdabias pvf score``."""
 
-    model: Annotated[tuple[str, ...], Several, Changes.NOTHING] = Field(
+    model: Annotated[tuple[ModelName, ...], Several, Changes.NOTHING] = Field(
         min_length=1,
         description="hub name, local folder, or smollm2-135m; several give one comparison",
     )

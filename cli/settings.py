@@ -13,7 +13,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    field_validator,
     model_validator,
 )
 from rich.console import Console
@@ -52,7 +51,13 @@ def _known_cluster(value: str) -> str:
     return value
 
 
+def _without_slash(value: str) -> str:
+    # Completion by a shell adds one to a folder, which would be another model.
+    return value.rstrip("/") or value
+
+
 C = TypeVar("C", bound=BaseModel)
+ModelName = Annotated[str, AfterValidator(_without_slash)]
 Device = Annotated[str, AfterValidator(_known_device)]
 Shard = Annotated[str, AfterValidator(_known_shard)]
 ClusterPlace = Annotated[str, AfterValidator(_known_cluster)]
@@ -70,15 +75,9 @@ Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else 
 class ModelOption(Config):
     """The model that is measured."""
 
-    model: Annotated[str, Changes.NOTHING] = Field(
+    model: Annotated[ModelName, Changes.NOTHING] = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
     )
-
-    @field_validator("model")
-    @classmethod
-    def _without_slash(cls, value: str) -> str:
-        # Completion by a shell adds one to a folder, which would be another model.
-        return value.rstrip("/") or value
 
 
 class DeviceOption(Config):
@@ -104,7 +103,7 @@ class PlacementSettings(DtypeOption):
         None,
         description="for a model larger than a device: auto or balanced (evenly over GPUs, what "
         "is left over memory and disk), or a YAML or JSON file of names of parts with their "
-        "devices, cpu or disk",
+        "devices, cpu or disk; tested on cpu and disk, not on several GPUs",
     )
 
 
