@@ -39,7 +39,8 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
     pairs: str | None = Field(
         None,
         description="pairs instead of triples: crows, winobias, winogender, blimp, or a file of "
-        "yours (JSON Lines or CSV: id, group, more, less); --data says where a named set is read",
+        "yours (JSON Lines, CSV or TSV: id, group, more, less); --data says where a named set is "
+        "read",
     )
     top: Annotated[int, Changes.NOTHING] = Field(
         10, ge=1, le=MAX_COUNT, description="heads to print"

@@ -127,7 +127,7 @@ class TriplesSettings(ModelOption, PlacementSettings, LimitOption):
     data: Annotated[str, Changes.NOTHING] = Field(
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
-        "file: dev.json, JSON Lines or CSV",
+        "file: dev.json, JSON Lines, CSV or TSV",
     )
 
 
