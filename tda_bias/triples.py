@@ -59,8 +59,9 @@ def load_triples(
         source: ``stereoset`` (the file that ``TDABIAS_STEREOSET`` names, else the hub's
             intersentence development set), ``starter`` (the triples
             that ship with the package: they demonstrate, they do not measure), or a file:
-            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines, CSV or TSV with the keys ``target``,
-            ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``, ``unrelated``.
+            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines, CSV or TSV with the keys
+            ``target``, ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``,
+            ``unrelated``.
         category: A value of ``bias_type``: StereoSet's are ``gender``, ``profession``, ``race`` and
             ``religion``, a file of one's own may have others. Or ``all``.
         groups: Only these targets.
