@@ -35,6 +35,7 @@ def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top
     ]
     for name, report in reports.items():
         parts.append(extremes_table(report, top))
+        parts += report.preferences.record.remarks
         parts.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
     models = {
         name: {

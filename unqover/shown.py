@@ -20,7 +20,12 @@ def shown(report: Report, folder: Path, *, top: int = 10) -> Output:
     """Whom the model picks, and what that must be compared with."""
     return Output(
         finding=unqover_finding(report).then(report_of(folder)),
-        shown=[summary_table(report), *sets_table(report), ranked_table(report, top)],
+        shown=[
+            summary_table(report),
+            *sets_table(report),
+            ranked_table(report, top),
+            *report.answers.record.remarks,
+        ],
         values={
             "model": report.answers.record.model,
             "summary": report.summary,

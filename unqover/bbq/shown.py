@@ -19,7 +19,12 @@ def shown(result: BBQScores, folder: Path, *, top: int = 10) -> Output:
     """The scores of every category and of all, other scorings, and the controls."""
     return Output(
         finding=bbq_finding(result).then(report_of(folder)),
-        shown=[*score_tables(result), *_other_scorings(result), controls_table(result)],
+        shown=[
+            *score_tables(result),
+            *_other_scorings(result),
+            controls_table(result),
+            *result.record.remarks,
+        ],
         values={
             "model": result.record.model,
             "language": result.record.language,
