@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from tda_bias.config import ConfirmConfig
+from tda_bias.config import ARunEach, ConfirmConfig
 from tda_bias.show.text import Finding, report_of
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
@@ -34,7 +34,9 @@ class ConfirmSettings(ConfirmConfig, OutputSettings):
     run: Annotated[Path, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
     )
-    category: str | None = Field(None, description="which category, of a run with several")
+    category: Annotated[str | None, ARunEach] = Field(
+        None, description="which category, of a run with several; several with commas, a run each"
+    )
     data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
@@ -121,7 +123,7 @@ def _on_other_data(
     of_run |= {"out": settings.folder / "heads", "overwrite": True, "resume": True, "shard": None}
     of_run |= {"data": data, "category": category, "group": (), "limit": None}
     of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
-    other = completed("heads", validated(HeadsSettings, of_run), shared=False)
+    other = completed("heads", validated(HeadsSettings, of_run), shared=False, models=work.models)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     summary = {
         "data": data,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tda_bias.config import HeadBiasConfig
+from tda_bias.config import ARunEach, HeadBiasConfig
 from tda_bias.pairs import SETS, pair_triples
 from tda_bias.show.output import Output
 from tda_bias.show.table import TableSpec
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
     """Every setting of ``tdabias heads``."""
 
-    category: str | None = Field(  # type: ignore[assignment]
+    category: Annotated[str | None, ARunEach] = Field(  # type: ignore[assignment]
         None,
-        description="gender, profession, race or religion, one of your own file's, or all; "
-        "required without --pairs",
+        description="gender, profession, race or religion, one of your own file's, or all; several "
+        "with commas, a run each; required without --pairs",
     )
     pairs: str | None = Field(
         None,

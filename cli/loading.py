@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,33 @@ def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedM
         from tda_bias.models.load import load_model
 
         return load_model(name, **placement)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models that runs of one command share: each is loaded once."""
+
+    _loaded: dict[Any, Any] = field(default_factory=dict)
+
+    def language_model(
+        self, name: str, settings: DeviceOption, console: Console, **options: Any
+    ) -> LanguageModel:
+        """``language_model``, unless it is loaded already."""
+        load = partial(language_model, name, settings, console, **options)
+        loaded: LanguageModel = self._once((name, *sorted(options.items())), load)
+        return loaded
+
+    def hooked_model(self, name: str, settings: DeviceOption, console: Console) -> LoadedModel:
+        """``hooked_model``, unless it is loaded already."""
+        loaded: LoadedModel = self._once(
+            (name, "hooked"), partial(hooked_model, name, settings, console)
+        )
+        return loaded
+
+    def _once(self, key: Any, load: Callable[[], Any]) -> Any:
+        if key not in self._loaded:
+            self._loaded[key] = load()
+        return self._loaded[key]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,14 +56,17 @@ class Output:
     def print(self, how: Speaking) -> None:
         """Print it as ``how`` says; nothing else goes to standard output."""
         if how.format == "json":
-            about = {"folder": self.folder, "finding": self.finding}
-            given = {name: value for name, value in about.items() if value is not None}
-            values = plain(_as_json({**given, **self.values}))
-            print(json.dumps(values, indent=2, allow_nan=False), flush=True)
+            print(_json_text(self.as_values()), flush=True)
         elif how.format == "csv":
             print(self.rows.to_csv(index=False), end="", flush=True)
         elif not how.quiet:
             self._print_parts(verbose=how.verbose)
+
+    def as_values(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        about = {"folder": self.folder, "finding": self.finding}
+        given = {name: value for name, value in about.items() if value is not None}
+        return {**given, **self.values}
 
     def _print_parts(self, *, verbose: bool) -> None:
         for part in self.parts:
@@ -75,6 +78,40 @@ class Output:
                 print_lines(part)
         if self.files:
             print_lines(f"Files: {self.folder}/ ({self.files})")
+
+
+def print_each(outputs: Iterable[tuple[str, Output]], how: Speaking) -> list[str]:
+    """Print what runs of one command found, each as soon as it is there.
+
+    JSON of several is one object, by the names of the runs; CSV one table, whose first column has
+    them.
+
+    Returns:
+        What makes the command fail.
+    """
+    made: dict[str, Output] = {}
+    for name, output in outputs:
+        if how.format == "table":
+            if made and not how.quiet:
+                print_lines("")
+            output.print(how)
+        made[name] = output
+    if how.format != "table" and len(made) == 1:
+        next(iter(made.values())).print(how)
+    elif how.format == "json":
+        print(_json_text({name: one.as_values() for name, one in made.items()}), flush=True)
+    elif how.format == "csv":
+        import pandas as pd
+
+        rows = [one.rows.assign(run=name) for name, one in made.items()]
+        table = pd.concat(rows)
+        table.insert(0, "run", table.pop("run"))
+        print(table.to_csv(index=False), end="", flush=True)
+    return [reason for output in made.values() for reason in output.failures]
+
+
+def _json_text(values: Any) -> str:
+    return json.dumps(plain(_as_json(values)), indent=2, allow_nan=False)
 
 
 def _as_json(value: Any) -> Any:
