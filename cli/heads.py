@@ -129,7 +129,8 @@ def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
     for where, reader, triples, twins in runs():
         inside = work.inside(where, kept="groups")
         with stage(done):
-            results.append(_computed(settings, inside, reader, triples, twins))
+            some = texts.some("triple") if where == folder else ""
+            results.append(_computed(settings, inside, reader, triples, twins, some))
     if done:
         raise done[-1]
     return results[0]
@@ -141,13 +142,14 @@ def _computed(
     model: LoadedModel,
     triples: list[Triple],
     twins: Twins | None,
+    some: str,
 ) -> HeadBias:
     """The result of a model, saved with the patterns that `tdabias report` shows."""
     from tda_bias.heads.head_bias import head_bias
     from tda_bias.heads.items import example_pattern, kept_patterns
 
     title = f"{model.name} · {settings.subject}"
-    with work.progress(title, "texts") as progress:
+    with work.progress(title + some, "texts") as progress:
         result = head_bias(
             model,
             triples,

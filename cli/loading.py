@@ -17,7 +17,7 @@ from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
-from tda_bias.show.text import is_path
+from tda_bias.show.text import counted, is_path
 from tda_bias.store.record import DataRecord, RunRecord
 from tda_bias.triples import Source, comes_from_hub, read_triples
 from tda_bias.twins import Twins, twins_in
@@ -132,12 +132,19 @@ class Texts:
     items: Any
     record: DataRecord
     options: Mapping[str, Any] = field(default_factory=dict)  # what goes with the items: twins
+    whole: int | None = None  # items of the category in the source, where only some are read
 
     @property
     def twins(self) -> Twins | None:
         """Twins of the items."""
         twins: Twins | None = self.options.get("twins")
         return twins
+
+    def some(self, noun: str) -> str:
+        """How many of all are read, after a title: `` · 240 of 1061 triples``; empty for all."""
+        if self.whole is None or len(self.items) == self.whole:
+            return ""
+        return f" · {len(self.items)} of {counted(self.whole, noun)}"
 
 
 def triples_asked(settings: Any) -> Texts:
@@ -146,7 +153,8 @@ def triples_asked(settings: Any) -> Texts:
     source, category = read_triples(settings.data), str(settings.category)
     triples = source.chosen(category=category, groups=settings.group, limit=settings.limit)
     twins = _twins(source, triples, settings)
-    return Texts(triples, source.record(category), {"twins": twins})
+    whole = len(source.chosen(category=category))
+    return Texts(triples, source.record(category), {"twins": twins}, whole=whole)
 
 
 def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:

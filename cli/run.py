@@ -147,7 +147,8 @@ def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
     """What a function of the library says of a model and texts, saved."""
     model, config = work.model(settings.model), part_of(settings, imported(form.config))
     function = imported(form.function)
-    with work.progress(f"{model.name} · {settings.subject}", form.unit) as progress:
+    some = texts.some(form.unit.removesuffix("s"))
+    with work.progress(f"{model.name} · {settings.subject}{some}", form.unit) as progress:
         how = {"config": config, "progress": progress, "cache": work.cache}
         result = function(model, texts.items, **texts.options, **how)
     return work.saved(result)

@@ -97,7 +97,7 @@ class LimitOption(Config):
     """Number of texts read."""
 
     limit: int | None = Field(
-        None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each group"
+        None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each target"
     )
 
 
