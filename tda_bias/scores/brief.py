@@ -10,8 +10,16 @@ from tda_bias.pairs.published import CROWS
 from tda_bias.scores.finding import HEADLINES, PER, scored_name, share_by_length
 from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    without_starter,
+)
 from tda_bias.stats.clusters import cluster_mean
 
 if TYPE_CHECKING:

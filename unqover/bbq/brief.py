@@ -6,8 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    without_starter,
+)
 from unqover.bbq.controls import ALONE, MENTION, position_followed
 from unqover.bbq.finding import HALFWAY, not_scored
 from unqover.bbq.result import BBQScores
