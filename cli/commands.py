@@ -58,7 +58,7 @@ PANELS = {
             "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
             "own.",
             settings=".pairs:PairsSettings",
-            example="tdabias pairs --model smollm2-135m --set winogender --limit 4",
+            example="tdabias pairs --model smollm2-135m --pairs winogender --limit 4",
             forms={
                 "pairs": Form(
                     texts=".pairs:texts",
