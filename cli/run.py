@@ -20,7 +20,7 @@ from tda_bias.store.files import locked, prepare_folder
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import Result
-from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
+from tda_bias.store.run import Run, refuse_other_run, refuse_run_of_another_command
 from tda_bias.types import InputError, ShareDone
 
 from .commands import FORMS
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tda_bias.models.load import LanguageModel, LoadedModel
+    from tda_bias.show.verdict import Outcome
 
 R = TypeVar("R", bound=Result)
 # Takes what is done, and all there is where that is known.
@@ -86,9 +87,24 @@ def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
 
 
 def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
-    """What is printed of a result that is saved in a folder."""
+    """What is printed of a result that is saved in a folder; as JSON with what it comes to."""
     output: Output = imported(form.shown)(result, folder, top=top)
-    return output
+    if not form.outcomes:
+        return output
+    said = [one.as_values() for one in outcomes_of(form, result)]
+    return replace(output, values={**output.values, "outcomes": said})
+
+
+def printed(run: Run, *, top: int = 10) -> Output:
+    """Output of a finished run; of a ranking the first ``top`` rows."""
+    form = FORMS[run.command]
+    return shown(form, run.load(imported(form.load)), run.folder, top)
+
+
+def outcomes_of(form: Form, result: Any) -> list[Outcome]:
+    """What a result comes to; nothing where its form has no verdict."""
+    found: list[Outcome] = imported(form.outcomes)(result) if form.outcomes else []
+    return found
 
 
 @dataclass
