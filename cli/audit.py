@@ -16,7 +16,7 @@ from tda_bias.store.files import RECORD
 from tda_bias.store.run import open_run, with_parts
 from tda_bias.store.settings import validated
 from tda_bias.triples import comes_from_hub, read_triples
-from tda_bias.types import in_order
+from tda_bias.types import CATEGORIES, InputError, in_order
 
 from .commands import SPECS
 from .errors import expected
@@ -26,6 +26,9 @@ from .page import PageSettings, run_outcomes, written_page
 from .run import perform
 from .settings import ModelOption, Out, PlacementSettings, folder_name
 from .spec import Spec, imported
+
+# Of the data, where --quick is given and no category.
+_QUICK_CATEGORIES = 2
 
 
 class AuditSettings(PageSettings, ModelOption, PlacementSettings):
@@ -65,32 +68,55 @@ def audit(settings: AuditSettings) -> Output:
     """Run what can be run, each by itself, and write the page."""
     import pandas as pd
 
-    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
-    source = read_triples(settings.data)
-    categories = settings.category or tuple(in_order(item.category for item in source.items))
-    for category in categories:  # one that is not there is said before a model runs
-        source.chosen(category=category)
+    categories, passed_over = _categories(settings)
+    planned = list(plan(categories))
     folders, skipped = [], {}
-    for planned in plan(categories):
-        folder = settings.folder / planned.name
-        reason = planned.lacking or _reason_against(planned, folder, settings)
-        if reason:
-            skipped[planned.name] = reason
-            _tell(settings, f"{planned.name}: skipped, {reason}")
+    for one in planned:
+        folder = settings.folder / one.name
+        if reason := one.lacking or _reason_against(one, folder, settings):
+            skipped[one.name] = reason
+            _tell(settings, f"{one.name}: skipped, {reason}")
             continue
         folders.append(folder)
-        for one in run_outcomes(open_run(folder)):
-            _tell(settings, one.line())
-    left_out = [_less(planned.spec) for planned in plan(categories)] if settings.quick else []
-    notes = list(dict.fromkeys(filter(None, left_out)))
+        for outcome in run_outcomes(open_run(folder)):
+            _tell(settings, outcome.line())
+    less = [_less(one.spec) for one in planned] if settings.quick else []
+    notes = [*dict.fromkeys(filter(None, less)), *passed_over]
     values: dict[str, Any] = {"skipped": skipped, "left_out": notes}
     if not folders:
         rows = pd.DataFrame({"run": list(skipped), "reason": list(skipped.values())})
         return Output(shown=[], values=values, rows=rows, failures=["everything was skipped"])
     again = command_line(["audit"], settings)
     page = written_page(with_parts(folders), settings.folder / "report.html", settings, again)
-    quick = [f"--quick left out: {'; '.join(notes)}."] if notes else []
-    return replace(page, shown=[*quick, *page.shown], values={**page.values, **values})
+    said = [f"--quick leaves out: {'; '.join(notes)}."] if notes else []
+    return replace(page, shown=[*said, *page.shown], values={**page.values, **values})
+
+
+def _categories(settings: AuditSettings) -> tuple[tuple[str, ...], list[str]]:
+    """The categories that are measured, and what --quick passes over of those of the data.
+
+    Raises:
+        InputError: if one is not there, which is said before a model runs.
+    """
+    named = () if settings.category == ("all",) else settings.category
+    there = _there(settings, named)
+    chosen = named or (there[:_QUICK_CATEGORIES] if settings.quick else there)
+    left = [] if named else [name for name in there if name not in chosen]
+    return chosen, [f"the categories {', '.join(left)}"] if left else []
+
+
+def _there(settings: AuditSettings, named: tuple[str, ...]) -> tuple[str, ...]:
+    """The categories of the data; of StereoSet that cannot be read, what it would have."""
+    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
+    try:
+        source = read_triples(settings.data)
+    except InputError:
+        if "data" in settings.model_fields_set:
+            raise
+        return CATEGORIES  # other commands need none of it; those that do say that it is missing
+    for category in named:
+        source.chosen(category=category)
+    return tuple(in_order(item.category for item in source.items))
 
 
 def plan(categories: tuple[str, ...]) -> Iterator[_Planned]:

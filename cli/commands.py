@@ -32,8 +32,8 @@ PANELS = {
             audited=Audited(
                 "category",
                 takes=frozenset({"data"}),
-                quick={"limit": 4, "n_permutations": 999, "keep_patterns": 2},
-                less="all but 4 triples of each target, and of 9999 permutations 9000",
+                quick={"limit": 3, "n_permutations": 999, "keep_patterns": 2},
+                less="all but 3 triples of each target, and 9000 of 9999 permutations",
             ),
         ),
         Spec(
@@ -64,8 +64,8 @@ PANELS = {
             audited=Audited(
                 "category",
                 takes=frozenset({"data"}),
-                quick={"limit": 4},
-                less="all but 4 triples of each target",
+                quick={"limit": 3},
+                less="all but 3 triples of each target",
             ),
         ),
         Spec(
@@ -87,8 +87,8 @@ PANELS = {
             },
             audited=Audited(
                 runs=({"set": "crows"}, {"set": "winobias"}, {"set": "winogender"}),
-                quick={"limit": 10},
-                less="all but 10 pairs of each group",
+                quick={"limit": 5},
+                less="all but 5 pairs of each group",
             ),
         ),
         Spec(
@@ -106,7 +106,10 @@ PANELS = {
                 )
             },
             audited=Audited(
-                "attribute", named={"gender": "gender", "race": "race", "religion": "religion"}
+                "attribute",
+                named={"gender": "gender", "race": "race", "religion": "religion"},
+                quick={"words": "winogender"},
+                less="half of the occupations",
             ),
         ),
         Spec(
@@ -146,8 +149,8 @@ PANELS = {
                     "race": "Race_ethnicity",
                     "religion": "Religion",
                 },
-                quick={"limit": 100},
-                less="all but 100 items",
+                quick={"limit": 60},
+                less="all but 60 items",
             ),
         ),
     ),

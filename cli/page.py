@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tda_bias.show.verdict import Outcome
 
 
+# Runs stand in the order of the commands, not of their folders' names.
+_PLACE = {command: place for place, command in enumerate(FORMS)}
+
+
 class PageSettings(OutputSettings):
     """Settings of every command that writes the page."""
 
@@ -44,6 +48,7 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     import pandas as pd
 
     refuse_file_of_a_run(out, setting="out")
+    runs = sorted(runs, key=lambda run: _PLACE.get(run.command, len(_PLACE)))
     names = Names.given(runs, settings.name)
     sections = [_section(run, runs, names) for run in runs]
     found = {run.folder: run_outcomes(run) for run in runs}

@@ -28,7 +28,7 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
     return [
         Outcome(
             question="says",
-            name=f"{attribute.capitalize()}, next word",
+            name=f"{attribute.capitalize()} of the next word",
             about="prejudice R_p: how far the next word leans to one class whatever the template, "
             f"{null:.3f} without prejudice",
             value=value,

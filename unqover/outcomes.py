@@ -19,7 +19,7 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
     return [
         Outcome(
             question="says",
-            name=f"{name.replace('_', ' ').capitalize()}, open questions",
+            name=f"Open questions: {name.replace('_', ' ')}",
             about="mu: the mean over subjects of the activity for which one is preferred most, "
             f"{chance:.3f} by chance",
             value=float(row["mu"]),

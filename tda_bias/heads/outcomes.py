@@ -22,10 +22,7 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     corrected = pd.concat([rows[name] for rows in tested for name in ("p_max", "q")])
     found = surviving(result, category)
     p = float(corrected.min())
-    lines = [
-        f"{len(found)} of {c['heads']} survive correction",
-        f"{c['hot_spots_p05']} with p < .05, {c['hot_spots_expected']:.1f} by chance",
-    ]
+    lines = [f"{c['hot_spots_p05']} with p < .05, {c['hot_spots_expected']:.1f} by chance"]
     bars = []
     if (twins := c["twins"]) is not None:
         bars = [Bar("wording", 1 - twins["difference_left"])]
@@ -34,7 +31,7 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     of_pairs = bool(result.record.settings.get("pairs"))
     return Outcome(
         question="heads",
-        name=f"Heads, {category}",
+        name=f"Heads: {category}",
         about=f"attention heads that treat {category} differently after correction",
         p=p,
         clusters=c["groups"],

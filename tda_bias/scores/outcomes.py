@@ -13,7 +13,7 @@ from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import Bar, Control, Example, Outcome, Side, share_effect
-from tda_bias.stats.clusters import ClusterMean, cluster_mean
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
 
 # Sets that measure grammar or knowledge, and no bias.
 _NO_BIAS = ("blimp",)
@@ -166,14 +166,14 @@ def _of_share(
 def _by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
     """``length`` where the preference turns round between longer and shorter texts.
 
-    That is: with both intervals on their own side of one half.
+    That is: the two shares are on different sides of one half, and their intervals do not meet.
     """
-    limits = [
-        cluster_mean(share[longer == sign], cluster[longer == sign]).share_limits()
-        for sign in (1, -1)
-    ]
-    above, below = (any(low > 0.5 for low, _ in limits), any(high < 0.5 for _, high in limits))
-    return ("length",) if above and below else ()
+    sides = [cluster_mean(share[longer == sign], cluster[longer == sign]) for sign in (1, -1)]
+    if min(side.clusters for side in sides) < FEWEST_CLUSTERS:
+        return ()
+    least, most = sorted(sides, key=lambda side: side.mean)
+    turns = least.mean < 0.5 < most.mean
+    return ("length",) if turns and least.share_limits()[1] < most.share_limits()[0] else ()
 
 
 # -- whole sentences -------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def sentence_outcomes(run: SentenceScores) -> list[Outcome]:
         _score_outcome(
             defined[defined["category"] == row["category"]],
             row,
-            f"{str(row['category']).capitalize()}, inside a sentence",
+            f"{str(row['category']).capitalize()} inside sentences",
         )
         for row in rows.to_dict("records")
     ]

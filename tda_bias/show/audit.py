@@ -14,6 +14,8 @@ from tda_bias.show.text import Finding
 from tda_bias.show.verdict import Outcome
 from tda_bias.store.record import RunRecord
 
+# What a set that ships is read from.
+PACKAGED = "packaged"
 _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
 
 
@@ -107,6 +109,8 @@ def _texts(record: RunRecord) -> dict[str, str]:
     for read in record.sources or record.reads():  # of one that is not saved yet
         # Of texts called stereoset the source tells whether they are; others have a name of theirs.
         own = read.name in facts()["data_sets"] and read.name != "stereoset"
+        if read.source == PACKAGED and not own:
+            continue  # the set is named by the setting that chose it
         name = read.name if own else read.source
         known = next((known for known in facts()["data_sets"] if known in name), name)
         pinned = f", revision {read.revision}" if read.revision else ""

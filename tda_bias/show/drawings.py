@@ -113,33 +113,29 @@ def bar_svg(label: str, share: float) -> Markup:
 
 
 def map_svg(grid: HeadGrid, label: str) -> Markup:
-    """A cell for each head, layers in rows: grey by its value, in colour where it survives."""
+    """A cell for each head, layers in columns: grey by its value, in colour where it survives."""
     layers, heads = grid.values.shape
     size = np.abs(np.nan_to_num(grid.values))
-    share = size / (size.max() or 1.0)
-    parts = [_text(_SIDE + _CELL * (head + 0.5), _TOP - 3, str(head)) for head in _numbered(heads)]
-    parts += [
-        _text(_SIDE - 4, _TOP + _CELL * (place + 0.8), f"L{grid.layers[place]}", "end")
+    shade = np.where(grid.survives, 1.0, 0.08 + 0.62 * size / (size.max() or 1.0))
+    parts = [
+        _text(_SIDE + _CELL * (place + 0.5), _TOP - 3, f"L{grid.layers[place]}")
         for place in _numbered(layers)
     ]
+    parts += [
+        _text(_SIDE - 4, _TOP + _CELL * (head + 0.8), f"H{head}", "end")
+        for head in _numbered(heads)
+    ]
+    cell = Markup(
+        '<rect class="{}" x="{:g}" y="{:g}" width="{:g}" height="{:g}" fill-opacity="{:.2f}">'
+        "<title>L{}H{}: {:.2f}</title></rect>"
+    )
     for place, head in np.ndindex(layers, heads):
-        parts.append(
-            Markup(
-                '<rect class="{}" x="{:g}" y="{:g}" width="{:g}" height="{:g}" '
-                'fill-opacity="{:.2f}"><title>L{}H{}: {:.2f}</title></rect>'
-            ).format(
-                "survives" if grid.survives[place, head] else "head",
-                _SIDE + _CELL * head,
-                _TOP + _CELL * place,
-                _CELL - _GAP,
-                _CELL - _GAP,
-                1.0 if grid.survives[place, head] else 0.08 + 0.62 * share[place, head],
-                grid.layers[place],
-                head,
-                grid.values[place, head],
-            )
-        )
-    width, height = _SIDE + _CELL * heads, _TOP + _CELL * layers
+        kind = "survives" if grid.survives[place, head] else "head"
+        x, y, wide = _SIDE + _CELL * place, _TOP + _CELL * head, _CELL - _GAP
+        value = grid.values[place, head]
+        about = (grid.layers[place], head, value)
+        parts.append(cell.format(kind, x, y, wide, wide, shade[place, head], *about))
+    width, height = _SIDE + _CELL * layers, _TOP + _CELL * heads
     return _svg(width, height, label, parts, "heads")
 
 

@@ -55,28 +55,27 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _names(outcomes: Sequence[Outcome]) -> str:
-    return _listed([one.name for one in outcomes])
-
-
 def _of_bias(model: str, outcomes: Sequence[Outcome]) -> str:
-    clear = [_with_size(one) for one in outcomes if one.is_clear]
-    rest = []
+    """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
     kept = [one for one in outcomes if not one.verdict.startswith("confounded")]
+    clear, rest = [one for one in kept if one.is_clear], []
+    parts = [
+        f"{size} in {_listed([_with_side(one) for one in some])}"
+        for size in ("large", "medium", "small", None)
+        if (some := [one for one in clear if one.size == size])
+    ]
     for word, said in (("uncertain", "uncertain in"), ("cannot say", "not to be told in")):
         if some := [one for one in kept if one.word == word]:
-            rest.append(f"{said} {_names(some)}")
-    begin = (
-        f"A bias of {model} is clear in {_listed(clear)}"
-        if clear
-        else f"No bias of {model} is clear"
-    )
-    return f"{begin}{'; it is ' if rest else ''}{', '.join(rest)}."
+            rest.append(f"{said} {_listed([one.name for one in some])}")
+    if parts:
+        begin = f"A bias of {model} is clear, and {'; '.join(parts)}"
+    else:
+        begin = f"No bias of {model} is clear"
+    return f"{begin}{'; it is ' if rest else ''}{', and '.join(rest)}."
 
 
-def _with_size(one: Outcome) -> str:
-    against = ", against the stereotype" if one.value < one.neutral else ""
-    return f"{one.name} ({one.size}{against})" if one.size else one.name
+def _with_side(one: Outcome) -> str:
+    return f"{one.name} (against the stereotype)" if one.value < one.neutral else one.name
 
 
 def _of_change(outcomes: Sequence[Outcome]) -> str:
@@ -93,7 +92,7 @@ def _of_change(outcomes: Sequence[Outcome]) -> str:
 def _of_confounded(outcomes: Sequence[Outcome]) -> str:
     reasons = dict.fromkeys(control for one in outcomes for control in one.confounded)
     parts = [
-        f"{_names([one for one in outcomes if control in one.confounded])}: {_WHY[control]}"
+        f"{_listed([one.name for one in outcomes if control in one.confounded])}: {_WHY[control]}"
         for control in reasons
     ]
     return f"No measure of bias here: {'; '.join(parts)}."
@@ -101,14 +100,14 @@ def _of_confounded(outcomes: Sequence[Outcome]) -> str:
 
 def _of_heads(outcomes: Sequence[Outcome]) -> str:
     parts = []
-    for word, said in (
-        ("clear", "Attention heads are found that treat {} differently ({})"),
-        ("none found", "no attention head is found to treat {} differently ({})"),
+    for word, begin in (
+        ("clear", "attention heads are found that treat {} differently ({})"),
+        ("none found", "no attention head is found to treat {} differently"),
         ("cannot say", "there are too few texts to find a head for {}"),
     ):
         if some := [one for one in outcomes if one.word == word]:
-            subjects = _listed([one.name.removeprefix("Heads, ") for one in some])
-            parts.append(said.format(subjects, _listed([one.value_said for one in some])))
+            subjects = _listed([one.name.rpartition(": ")[2] for one in some])
+            parts.append(begin.format(subjects, _listed([one.value_said for one in some])))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -122,8 +121,8 @@ def unsaid(outcomes: Sequence[Outcome]) -> list[str]:
     if any(one.question == "heads" for one in outcomes):
         return [
             first,
-            "A head that treats texts differently need not cause what the model says: `tdabias "
-            "ablate` tests that.",
+            "A head that treats texts differently need not cause what the model says: ablating it "
+            "(tdabias ablate) tests that.",
         ]
     if any(one.word in ("uncertain", "cannot say") for one in outcomes):
         return [first, "Uncertain is not none: the interval says which effects are ruled out."]

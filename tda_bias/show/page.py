@@ -228,7 +228,7 @@ def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _map_label(one: Outcome) -> str:
-    return f"{one.name}: {one.value_said} survive correction"
+    return f"{one.name}: {one.value_said} correction"
 
 
 # -- data for scripts ------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Outcome:
     def value_said(self) -> str:
         """The value with its interval; of heads how many survive."""
         if self.found is not None:
-            return f"{self.found} of {counted(self.of, 'head')}"
+            return f"{self.found} of {counted(self.of, 'head')} survive"
         digits = _DECIMALS.get(self.unit, 3)
         interval = interval_text(self.low, self.high, digits)
         unit = f" {self.unit}" if self.unit else ""
@@ -245,4 +245,4 @@ def remaining_said(outcomes: Sequence[Outcome]) -> str:
     if m == 0:
         return ""
     are = "remains" if n == 1 else "remain"
-    return f"{n} of {counted(m, 'outcome')} {are} clear after Holm's correction."
+    return f"Taken together, {n} of {counted(m, 'outcome')} {are} clear after Holm's correction."

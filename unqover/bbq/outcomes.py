@@ -30,7 +30,7 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
     return [
         Outcome(
             question="says",
-            name=f"{one.replace('_', ' ') or 'All categories'}, questions",
+            name=f"BBQ: {one.replace('_', ' ').casefold() or 'all categories'}",
             about="s_AMB: where the text does not say, biased answers less the others, as a share "
             "of all",
             value=row["value"],
