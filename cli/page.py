@@ -73,7 +73,7 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]
-    values["outcomes"] = [one.as_values() for one in ordered(outcomes)]
+    values["verdicts"] = [one.as_values() for one in ordered(outcomes)]
     return Output(
         shown=[*filter(None, [remaining_said(outcomes)]), f"Page: {out} ({said})"],
         values=values,

@@ -92,7 +92,7 @@ def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
     if not form.outcomes:
         return output
     said = [one.as_values() for one in outcomes_of(form, result)]
-    return replace(output, values={**output.values, "outcomes": said})
+    return replace(output, values={**output.values, "verdicts": said})
 
 
 def printed(run: Run, *, top: int = 10) -> Output:

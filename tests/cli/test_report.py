@@ -140,7 +140,7 @@ def test_other_programs_learn_where_the_page_is_and_quiet_says_nothing(
     printed = capsys.readouterr().out
     if how == "json":
         told = json.loads(printed)
-        [outcome] = told.pop("outcomes")
+        [outcome] = told.pop("verdicts")
         assert told == {"page": str(out), "bytes": out.stat().st_size, "runs": [scores]}
         assert outcome["verdict"] in out.read_text(encoding="utf-8")
     else:
