@@ -23,6 +23,8 @@ def triples():
 
 def test_the_target_effect_comes_with_its_p_over_targets_and_in_sds_of_items(tiny_lm, triples):
     result = stereoset_scores(tiny_lm("gpt2"), triples)
+    of_more = {"p_targets": 0.01, "targets": 8, "beta_low_targets": 1.0, "beta_high_targets": 20.0}
+    result = replace(result, beta=result.beta.assign(**of_more))
     [one] = stereoset_outcomes(result)
     row = result.beta[(result.beta["group"] == "all") & (result.beta["scoring"] == "sum")].iloc[0]
     beta = result.items["beta_sum"].dropna().to_numpy()
@@ -31,6 +33,7 @@ def test_the_target_effect_comes_with_its_p_over_targets_and_in_sds_of_items(tin
     assert one.effect == pytest.approx(beta.mean() / beta.std(ddof=1))
     assert [bar.share for bar in one.bars] == [row["explained"], 1 - row["explained"]]
     assert one.confounded == ()
+    assert one.verdict.endswith("clear")
 
 
 def test_the_items_have_their_texts_and_those_of_their_twins_and_add_up(tiny_lm, triples):
@@ -78,7 +81,7 @@ def test_too_few_targets_cannot_say(tiny_lm):
 def test_whole_sentences_have_an_outcome_for_each_category(tiny_lm):
     made = [
         SentenceTriple(
-            f"{c}{n}", c, f"t{n}", f"the man {n} wrote", f"she {n} wrote", "nurse the", ""
+            f"{c}{n}", f"t{n}", c, f"the man {n} wrote", f"she {n} wrote", "nurse the", ""
         )
         for c in ("gender", "race")
         for n in range(6)
