@@ -22,9 +22,8 @@ from .commands import SPECS
 from .errors import expected
 from .loading import reach_hub_for
 from .options import command_line
-from .page import PageSettings, run_outcomes, written_page
 from .run import perform
-from .settings import ModelOption, Out, PlacementSettings, folder_name
+from .settings import ModelOption, Out, PageSettings, PlacementSettings, folder_name
 from .spec import Spec, imported
 
 # Of the data, where --quick is given and no category.
@@ -67,6 +66,8 @@ class _Planned:
 def audit(settings: AuditSettings) -> Output:
     """Run what can be run, each by itself, and write the page."""
     import pandas as pd
+
+    from .page import run_outcomes, written_page
 
     categories, passed_over = _categories(settings)
     planned = list(plan(categories))

@@ -292,7 +292,7 @@ PANELS = {
             "audit",
             "Measure a model in every way there is for it, and write the page.",
             settings=".audit:AuditSettings",
-            example=f"tdabias audit {_HEADS} --quick",
+            example="tdabias audit --model smollm2-135m --category gender,profession --quick",
             run=".audit:audit",
         ),
         Spec(

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from tda_bias.show.audit import Audited, audit_of, facts
 from tda_bias.show.output import Output
@@ -23,7 +23,7 @@ from tda_bias.types import InputError
 from .commands import FORMS, SPECS
 from .options import command_line
 from .run import outcomes_of, printed
-from .settings import OutputSettings
+from .settings import PageSettings
 from .spec import imported
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 
 # Runs stand in the order of the commands, not of their folders' names.
 _PLACE = {command: place for place, command in enumerate(FORMS)}
-
-
-class PageSettings(OutputSettings):
-    """Settings of every command that writes the page."""
-
-    name: str | None = Field(
-        None, min_length=1, description="what the page calls the model (default: its name)"
-    )
-    tables: bool = Field(False, description="print tables and figures too, after the two pages")
 
 
 def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command: str) -> Output:

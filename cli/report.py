@@ -13,9 +13,8 @@ from tda_bias.types import MAX_COUNT
 
 from .commands import FORMS
 from .options import Positional, command_line
-from .page import PageSettings, written_page
 from .run import printed
-from .settings import OutputSettings
+from .settings import OutputSettings, PageSettings
 
 
 class ReportSettings(PageSettings):
@@ -29,6 +28,8 @@ class ReportSettings(PageSettings):
 
 def report(settings: ReportSettings) -> Output:
     """Write the page."""
+    from .page import written_page
+
     runs = with_parts(settings.runs)
     return written_page(runs, settings.out, settings, command_line(["report"], settings))
 
