@@ -20,7 +20,7 @@ from tda_bias.types import CATEGORIES, InputError, in_order
 
 from .commands import SPECS
 from .errors import expected
-from .loading import reach_hub_for
+from .loading import Models, reach_hub_for
 from .options import command_line
 from .run import perform
 from .settings import ModelOption, Out, PageSettings, PlacementSettings, folder_name
@@ -71,10 +71,10 @@ def audit(settings: AuditSettings) -> Output:
 
     categories, passed_over = _categories(settings)
     planned = list(plan(categories))
-    folders, skipped = [], {}
+    folders, skipped, models = [], {}, Models()
     for one in planned:
         folder = settings.folder / one.name
-        if reason := one.lacking or _reason_against(one, folder, settings):
+        if reason := one.lacking or _reason_against(one, folder, settings, models):
             skipped[one.name] = reason
             _tell(settings, f"{one.name}: skipped, {reason}")
             continue
@@ -90,7 +90,8 @@ def audit(settings: AuditSettings) -> Output:
     again = command_line(["audit"], settings)
     page = written_page(with_parts(folders), settings.folder / "report.html", settings, again)
     said = [f"--quick leaves out: {'; '.join(notes)}."] if notes else []
-    return replace(page, shown=[*said, *page.shown], values={**page.values, **values})
+    shown = [*said, *page.shown[-2:]]  # a line of each outcome was printed as it ended
+    return replace(page, shown=shown, values={**page.values, **values})
 
 
 def _categories(settings: AuditSettings) -> tuple[tuple[str, ...], list[str]]:
@@ -140,10 +141,13 @@ def plan(categories: tuple[str, ...]) -> Iterator[_Planned]:
                 yield _Planned(spec, name, {**given, how.setting: meant})
 
 
-def _reason_against(planned: _Planned, folder: Path, settings: AuditSettings) -> str:
+def _reason_against(
+    planned: _Planned, folder: Path, settings: AuditSettings, models: Models
+) -> str:
     """Run a command; why it could not be run, in one line, or nothing."""
     try:
-        perform(planned.spec, _settings(planned, folder, settings))
+        for _ in perform(planned.spec, _settings(planned, folder, settings), models=models):
+            pass  # printed is what it comes to
     except Exception as error:
         reason = expected(error)
         if reason is None:

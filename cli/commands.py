@@ -73,7 +73,7 @@ PANELS = {
             "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
             "own.",
             settings=".pairs:PairsSettings",
-            example="tdabias pairs --model smollm2-135m --set winogender --limit 4",
+            example="tdabias pairs --model smollm2-135m --pairs winogender --limit 4",
             forms={
                 "pairs": Form(
                     texts=".pairs:texts",
@@ -86,7 +86,7 @@ PANELS = {
                 )
             },
             audited=Audited(
-                runs=({"set": "crows"}, {"set": "winobias"}, {"set": "winogender"}),
+                runs=({"pairs": "crows"}, {"pairs": "winobias"}, {"pairs": "winogender"}),
                 quick={"limit": 5},
                 less="all but 5 pairs of each group",
             ),

@@ -13,7 +13,7 @@ def expected(error: Exception) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if hasattr(error, "format_message"):  # of the click that typer uses, its own or another
-        return str(error.format_message()) + _option_for_argument(error)
+        return str(error.format_message()) + _option_for_argument(error) + _option_now(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.strerror}: {error.filename}"[:400]
     if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be loaded
@@ -22,7 +22,7 @@ def expected(error: Exception) -> str | None:
 
 
 # Options whose values stand in the place of an argument most often, the likeliest first.
-_MEANT = ("set_", "model", "attribute", "category")
+_MEANT = ("pairs", "model", "attribute", "category")
 
 
 def _option_for_argument(error: Any) -> str:
@@ -37,3 +37,14 @@ def _option_for_argument(error: Any) -> str:
     flags = {option.name: option.opts[0] for option in options}
     lacking = [name for name in _MEANT if name in flags and not context.params.get(name)]
     return f"; options have names: {flags[lacking[0]]} {found[1]}" if lacking else ""
+
+
+# Options that were called otherwise, by command.
+_FORMER = {("pairs", "--set"): "--pairs"}
+
+
+def _option_now(error: Any) -> str:
+    """What to type for an option that has another name now."""
+    command = getattr(getattr(error, "ctx", None), "info_name", None)
+    now = _FORMER.get((str(command), getattr(error, "option_name", "")))
+    return f" It is {now} now." if now else ""

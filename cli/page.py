@@ -61,12 +61,14 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     )
     write_text(out, text)
     size = len(text.encode())
+    verdicts = [one.line() for one in ordered(outcomes)]
+    verdicts += filter(None, [remaining_said(outcomes)])
     said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]
     values["verdicts"] = [one.as_values() for one in ordered(outcomes)]
     return Output(
-        shown=[*filter(None, [remaining_said(outcomes)]), f"Page: {out} ({said})"],
+        shown=[*verdicts, f"Page: {out} ({said})"],
         values=values,
         rows=pd.DataFrame({"run": values["runs"], "command": [run.command for run in runs]}),
     )
@@ -146,7 +148,7 @@ def _date(runs: Sequence[Run]) -> str:
 def _run_title(run: Run, names: Names) -> str:
     """What a run is about, in words."""
     about = facts()["commands"][run.command.split()[0]]["outcome"]
-    given = [run.record.settings.get(name) for name in ("category", "set", "attribute")]
+    given = [run.record.settings.get(name) for name in ("category", "pairs", "attribute")]
     subject = next((one for one in given if one), ())
     several = [subject] if isinstance(subject, str) else [str(one) for one in subject]
     of = f" ({', '.join(map(short_name, several))})" if several else ""

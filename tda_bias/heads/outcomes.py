@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tda_bias.heads.brief import found_heads, too_few
+from tda_bias.heads.finding import controls_of
 from tda_bias.heads.result import HeadBias
-from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
-
-_HEAD = ["layer", "head"]
+from tda_bias.show.verdict import Bar, HeadGrid, Outcome
 
 
 def heads_outcomes(result: HeadBias) -> list[Outcome]:
@@ -17,28 +17,23 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 
 
 def _outcome(result: HeadBias, category: str) -> Outcome:
-    c = result.controls(category)
-    tested = _tested(result, category)
-    corrected = pd.concat([rows[name] for rows in tested for name in ("p_max", "q")])
-    found = surviving(result, category)
-    p = float(corrected.min())
-    lines = [f"{c['hot_spots_p05']} with p < .05, {c['hot_spots_expected']:.1f} by chance"]
+    c, found = controls_of(result, category), found_heads(result, category)
+    lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
     bars = []
-    if (twins := c["twins"]) is not None:
-        bars = [Bar("wording", 1 - twins["difference_left"])]
-        if twins["smallest_share"] < 1:
-            lines.append(f"would find {twins['smallest_share']:.0%} of what is left")
-    of_pairs = bool(result.record.settings.get("pairs"))
+    if c.twins is not None:
+        bars = [Bar("wording", 1 - c.twins.difference_left)]
+        if c.twins.smallest_share < 1:
+            lines.append(f"would find {c.twins.smallest_share:.0%} of what is left")
     return Outcome(
         question="heads",
         name=f"Heads: {category}",
         about=f"attention heads that treat {category} differently after correction",
-        p=p,
-        clusters=c["groups"],
+        p=_smallest(result, category, found),
+        clusters=c.groups,
         found=len(found),
-        of=c["heads"],
-        impossible=not len(found) and _smallest_possible(result, category) >= LEVEL,
-        category="" if of_pairs else category,
+        of=c.heads,
+        impossible=found.empty and too_few(c),
+        category="" if result.record.settings.get("pairs") else category,
         bars=bars,
         lines=lines,
         grid=_grid(result, category, found),
@@ -46,32 +41,10 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     )
 
 
-def _tested(result: HeadBias, category: str) -> list[pd.DataFrame]:
-    """The tests of the ranking and, with twins, of location: whose survivors are found."""
-    tested = [result.top(None, category=category)]
-    if result.controls(category)["twins"] is not None and result.rank_by != "location":
-        by_location = result.top(None, category=category, by="location")
-        tested.append(by_location.assign(q=np.nan))  # a finding by its family-wise p alone
-    return tested
-
-
-def surviving(result: HeadBias, category: str) -> pd.DataFrame:
-    """Layer and head of what is found: as ``heads_finding`` names them, each once."""
-    rows = pd.concat(_tested(result, category))
-    kept = rows[(rows["p_max"] < LEVEL) | (rows["q"] < LEVEL)]
-    return kept[_HEAD].drop_duplicates().reset_index(drop=True)
-
-
-def _smallest_possible(result: HeadBias, category: str) -> float:
-    """A p that no test of the category can be below, with one twin of each context or none.
-
-    A group of n contexts has 2^n exchanges, two of which are alike: all of them, and none.
-    """
-    groups = result.groups[result.groups["category"] == category]
-    twinned = groups.get("n_twinned")
-    contexts = groups["n"] if twinned is None or twinned.isna().all() else twinned
-    exchanges = float((contexts.fillna(0) - 1).clip(lower=0).sum())
-    return float(max(2.0**-exchanges, 1 / (1 + result.record.config.n_permutations)))
+def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> float:
+    """The smallest corrected p of the test that found the heads, or of the ranking."""
+    tested = found if len(found) else result.top(None, category=category)
+    return float(tested[["p_max", "q"]].min().min())
 
 
 def _grid(result: HeadBias, category: str, found: pd.DataFrame) -> HeadGrid:

@@ -26,6 +26,7 @@ from tda_bias.heads.items import (
     shares,
 )
 from tda_bias.heads.patterns import RowCheck
+from tda_bias.heads.ranking import Ranking
 from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.tables import (
     PUBLISHED,
@@ -44,6 +45,8 @@ from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from tda_bias.show.brief import Brief
 
 
 NULLS = "nulls.npz"
@@ -140,16 +143,21 @@ class HeadBias(LazyResult):
             f"{counted(len(self.groups), 'group')}, {counted(heads, 'head')})"
         )
 
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
     def _lines(self) -> list[str]:
-        lines = []
-        for category in self.categories:
-            controls = self.controls(category)
-            lines.append(
-                f"{category}: {controls['hot_spots_p05']} of {controls['heads']} heads have p < "
-                f".05, {controls['hot_spots_expected']:.1f} expected by chance; "
-                f"{len(self.survivors(category=category))} survive correction."
-            )
-        return lines
+        return [
+            line
+            for category in self.categories
+            for line in self._brief(category).head()
+            if line.strip()
+        ]
+
+    def _brief(self, category: str) -> Brief:
+        from tda_bias.heads.brief import heads_brief  # which reads this class
+
+        return heads_brief(self, category)
 
     def _shown(self) -> Mapping[str, pd.DataFrame]:
         return {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
@@ -202,8 +210,9 @@ class HeadBias(LazyResult):
         Unstable ones come last in published maps; where some heads were named, there are no others.
 
         Returns:
-            Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
-            ranking by the paper's metric it is that of the statistic.
+            Columns ``layer head z p p_max q unstable``, printed with what was found above them. p
+            is the hot-spot test of the map; for the ranking by the paper's metric it is that of the
+            statistic.
 
         Raises:
             InputError: if k is below 1, or there is no such category or map.
@@ -219,7 +228,11 @@ class HeadBias(LazyResult):
             rows = rows.sort_values(order, ascending=[True, False], kind="stable")
         else:
             rows = rows.sort_values(columns.value, ascending=False, kind="stable")
-        return _short_named(rows if k is None else rows.head(k), columns)
+        from tda_bias.heads.brief import said_above  # which reads this class
+
+        ranking = Ranking(_short_named(rows if k is None else rows.head(k), columns))
+        ranking.said = said_above(self, self._category(category), by)
+        return ranking
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
         """Heads whose hot-spot test survives correction: max-z p or q below .05.

@@ -85,7 +85,7 @@ def test_an_audit_of_a_model_that_cannot_be_loaded_skips_everything_and_fails(
 def test_an_error_of_the_program_is_no_reason_to_skip_a_run(
     few, tiny_folder, tmp_path, monkeypatch
 ):
-    def broken(*_):
+    def broken(*_, **__):
         raise KeyError("importance")
 
     monkeypatch.setattr("tdabias_cli.audit.perform", broken)
@@ -118,7 +118,7 @@ def test_a_quick_audit_takes_two_categories_and_names_the_others(
 ):
     asked = []
 
-    def perform(spec, settings):
+    def perform(spec, settings, **_):
         asked.append((spec.name, getattr(settings, "category", "")))
         from tda_bias.types import InputError
 

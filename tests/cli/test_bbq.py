@@ -34,7 +34,7 @@ def words(folder, *more, answers=None):
 @pytest.mark.parametrize("ask", ["text", "letter"])
 def test_a_model_is_asked_and_its_answers_scored_again_give_the_same(folder, tmp_path, capsys, ask):
     out = tmp_path / "run"
-    assert run(words(folder, "--ask", ask, "--out", str(out))) == 0
+    assert run(words(folder, "--ask", ask, "--out", str(out), "--verbose")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for said in ("disambiguated items with accuracy", "Controls, all categories", f"Files: {out}/"):
         assert said in shown, said

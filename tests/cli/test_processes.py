@@ -106,7 +106,7 @@ SHARED = {
         *("--rank-by", "effect,evidence", "--windows", "2", "--width", "32"),
         *("--most", "2", "--limit", "3"),
     ],
-    "pairs": ["--set", "winobias", "--limit", "6"],
+    "pairs": ["--pairs", "winobias", "--limit", "6"],
     "stereoset": ["--category", "all", "--data", "starter"],
     "sentences": ["--task", "intrasentence", "--category", "all"],
     "pvf score": ["--attribute", "pronouns", "--untrained"],
@@ -171,7 +171,7 @@ def together(commands, tmp_path_factory):
     lines[0].remove("--quiet")
     ended = launch(lines, 3)
     assert [process.code for process in ended] == [0, 0, 0], ended
-    assert "heads ranked by" in " ".join(ended[0].out.split())
+    assert "Top of the ranking, not findings" in " ".join(ended[0].out.split())
     assert [(p.out, p.error) for p in ended[1:]] == [("", ""), ("", "")]
     return folder
 

@@ -19,7 +19,12 @@ _HALFWAY = (EITHER_PERSON + 1) / 2
 def bbq_finding(result: BBQScores) -> Finding:
     """Whether the model answers what the text says, and whom it names where it does not say."""
     return Finding(
-        result=[*_capability(result), *_by_position(result), *_ambiguous(result), *_not(result)],
+        result=[
+            *_capability(result),
+            *_by_position(result),
+            *_ambiguous(result),
+            *not_scored(result),
+        ],
         control=list(_controls(result)),
         power=[_power(result)],
         details=list(_details(result)),
@@ -102,7 +107,7 @@ def _ambiguous(result: BBQScores) -> Iterator[str]:
         )
 
 
-def _not(result: BBQScores) -> Iterator[str]:
+def not_scored(result: BBQScores) -> Iterator[str]:
     """What is not scored: nothing is lost unsaid."""
     record = result.record
     if record.left_out:

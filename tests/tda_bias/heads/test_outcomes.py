@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.outcomes import heads_outcomes, surviving
+from tda_bias.heads.brief import said
+from tda_bias.heads.outcomes import heads_outcomes
 from tda_bias.twins import make_twins
 
 
@@ -52,10 +53,14 @@ def test_a_head_is_found_by_the_tests_that_the_finding_names(result, column, fou
     assert survivors == [(1, 1)] * found  # the sixth of two layers of four
 
 
-def test_heads_of_both_tests_are_counted_once(result):
+def test_as_many_heads_are_found_as_the_terminal_says(result):
     first, second = [0.01] + [0.5] * 7, [0.01, 0.01] + [0.5] * 6
-    made = with_p(result, **NOTHING | {"p_max_relative_twin": first, "p_max_location_twin": second})
-    assert surviving(made, "gender").to_numpy().tolist() == [[0, 0], [0, 1]]
+    for columns in ({"p_max_relative_twin": first}, {"p_max_location_twin": second}):
+        made = with_p(result, **NOTHING | columns)
+        [one] = heads_outcomes(made)
+        assert f"{one.found} head" in said(made, "gender")
+    [one] = heads_outcomes(none := with_p(result, **NOTHING))
+    assert "No head is found" in said(none, "gender")
 
 
 def test_too_few_texts_to_find_anything_cannot_say(tiny):
