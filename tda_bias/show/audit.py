@@ -92,7 +92,7 @@ def _shown(run: Audited) -> dict[str, Any]:
         "name": run.name,
         "record": record,
         "about": facts()["commands"][record.command.split()[0]],
-        "outcomes": run.outcomes,
+        "outcomes": [(one, " ".join(_power(run, one))) for one in run.outcomes],
         "id": run.id,
         "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
         "texts": "; ".join(_texts(record).values()) or "not recorded",
@@ -101,6 +101,16 @@ def _shown(run: Audited) -> dict[str, Any]:
         "seed": "none" if seed is None else seed,
         "files": ", ".join(f"{name} {file.hash}" for name, file in record.files.items()),
     }
+
+
+def _power(run: Audited, one: Outcome) -> list[str]:
+    """What the run's findings say of the smallest effect: of the outcome's category, if any."""
+    lines = list(dict.fromkeys(line for _, found in run.findings for line in found.power))
+    of_category = [line for line in lines if one.category and one.category in line.casefold()]
+    titled = [
+        line for title, found in run.findings if title == one.category for line in found.power
+    ]
+    return of_category or titled or lines
 
 
 def _texts(record: RunRecord) -> dict[str, str]:
