@@ -107,7 +107,7 @@ def bar_svg(label: str, share: float) -> Markup:
     whole = Markup('<rect class="whole" width="100" height="8"/>')
     part = Markup('<rect class="part" width="{:.1f}" height="8"/>').format(inside)
     return Markup(
-        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" '
+        '<svg class="gauge" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" '
         'aria-label="{}: {:.0f} %">{}{}</svg>'
     ).format(label, inside, whole, part)
 
