@@ -96,7 +96,7 @@ class Names:
     def given(cls, runs: Sequence[Run], name: str | None) -> Names:
         """The names of the runs' models; ``name`` is that of the only one."""
         models = list(dict.fromkeys(run.model for run in runs))
-        after = [name for run in runs if (name := _after(run)) is not None]
+        after = filter(None, map(_after, runs))
         every = list(dict.fromkeys([*models, *after]))
         short = dict(zip(every, short_names(every), strict=True))
         if name is not None and len(models) > 1:
@@ -252,7 +252,8 @@ def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
             break
     findings = [(about, names.finding(found)) for about, found in _findings(run)]
     title = _run_title(run, names)
-    return Audited(title, run.record, findings, _again(run), whom, run.id, outcomes)
+    models = [names.of[name] for name in (run.model, _after(run)) if name is not None]
+    return Audited(title, run.record, findings, _again(run), whom, run.id, outcomes, models)
 
 
 # -- how to make a run again -----------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Audited:
     whom: str = ""  # groups of persons that its texts are about
     id: str = ""  # a hash of its record, which has the hashes of its files
     outcomes: Sequence[Outcome] = ()
+    models: Sequence[str] = ()  # what the page calls them; by their own names if empty
 
 
 def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
@@ -90,6 +91,7 @@ def _shown(run: Audited) -> dict[str, Any]:
     seed = record.settings.get("seed")
     return {
         "name": run.name,
+        "model": "; ".join(run.models or _models(record)),
         "record": record,
         "about": facts()["commands"][record.command.split()[0]],
         "outcomes": [(one, " ".join(_power(run, one))) for one in run.outcomes],
@@ -101,6 +103,13 @@ def _shown(run: Audited) -> dict[str, Any]:
         "seed": "none" if seed is None else seed,
         "files": ", ".join(f"{name} {file.hash}" for name, file in record.files.items()),
     }
+
+
+def _models(record: RunRecord) -> list[str]:
+    """The names of a run's model and, of a comparison, of the other one."""
+    after = getattr(record, "after", None)
+    others = [] if after is None else [after["name"] if isinstance(after, dict) else after.name]
+    return [record.model.name, *others]
 
 
 def _power(run: Audited, one: Outcome) -> list[str]:

@@ -244,5 +244,5 @@ def remaining_said(outcomes: Sequence[Outcome]) -> str:
     n, m = remaining(outcomes)
     if m == 0:
         return ""
-    are = "remains" if n == 1 else "remain"
+    are = "remains" if 1 in (n, m) else "remain"
     return f"Taken together, {n} of {counted(m, 'outcome')} {are} clear after Holm's correction."
