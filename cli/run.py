@@ -163,8 +163,11 @@ def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
     output: Output = imported(form.shown)(result, folder, top=top)
     if not form.outcomes:
         return output
-    said = [one.as_values() for one in outcomes_of(form, result)]
-    return replace(output, values={**output.values, "verdicts": said})
+
+    def verdicts() -> list[dict[str, Any]]:
+        return [one.as_values() for one in outcomes_of(form, result)]
+
+    return replace(output, verdicts=verdicts)
 
 
 def printed(run: Run, *, top: int = 10) -> Output:
