@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from tda_bias.config import ARunEach, ConfirmConfig
-from tda_bias.show.brief import about_run
-from tda_bias.show.text import Finding, report_of
+from tda_bias.show.text import Finding, about_run, report_of
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError

@@ -9,8 +9,8 @@ import numpy as np
 
 from pvf.finding import mass_warning
 from pvf.report import RiskReport
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
 
 
 def risk_brief(report: RiskReport) -> Brief:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, p_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import about_run, counted, data_remarks, p_text, without_starter
 from unqover.finding import surviving_gammas
 from unqover.report import Report
 

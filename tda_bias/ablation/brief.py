@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from tda_bias.ablation.finding import EFFECTS, random_orders, what_was_read
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
+    about_run,
     counted,
     data_remarks,
     interval_text,
     number_text,
     p_text,
     rounded_lines,
+    without_starter,
 )
 
 _LEVEL = 0.05

@@ -10,9 +10,16 @@ from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, 
 from tda_bias.crossref.head_finding import doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.crossref.rank_tests import SUMMARIES
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import head_name
-from tda_bias.show.text import counted, data_remarks, number_text, p_text
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    number_text,
+    p_text,
+    without_starter,
+)
 from tda_bias.stats.correlation import power
 from tda_bias.types import HeadId
 

@@ -6,8 +6,8 @@ from tda_bias.debias.finding import TESTS_THE_PROGRAM, best_ranking, less_or_not
 from tda_bias.debias.protocol import RANDOM
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import failing_guards, quantity_of
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
 
 
 def debias_brief(run: DebiasRun) -> Brief:

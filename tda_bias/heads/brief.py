@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import pandas as pd
-
-from tda_bias.heads.finding import PlaceboContrast, controls_of, run_remarks, untrained_controls
+from tda_bias.heads.finding import PlaceboContrast, run_remarks, untrained_controls
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import Column, TableSpec, head_name
-from tda_bias.show.text import counted, number_text, p_text
-from tda_bias.types import RankBy
+from tda_bias.show.text import counted, number_text, p_text, without_starter
 
-_LEVEL = 0.05
 _COLUMNS = [
     Column("head", head_name, left=True),
     Column("z", "{z:.2f}"),
@@ -33,7 +29,7 @@ def heads_brief(
     placebos: Mapping[str, PlaceboContrast] | None = None,
 ) -> Brief:
     """What was found of a category; see ``heads_finding``, whose arguments these are."""
-    c, found = controls_of(result, category), found_heads(result, category)
+    c, found = result.controls_record(category), result.found(category)
     shown: list[TableSpec | str] = []
     # What is about the whole run stands after its last category.
     last = category == result.categories[-1]
@@ -55,8 +51,8 @@ def heads_brief(
             "Only named heads were compared: if a run on these texts chose them, nothing is tested."
         )
     return Brief(
-        about=_about(result, c),
-        said=said(result, category),
+        about=[result.title(category)],
+        said=result.said(category),
         lines=[
             Line("p < .05", str(c.hot_spots_p05), f"heads ({c.hot_spots_expected:.1f} by chance)"),
             _corrected(result, category, len(found)),
@@ -67,48 +63,6 @@ def heads_brief(
         shown=shown,
         remarks=remarks,
     )
-
-
-def said(result: HeadBias, category: str) -> str:
-    """What was found of a category, in one sentence."""
-    c = controls_of(result, category)
-    if too_few(c):
-        return f"Too few texts to find anything: no p below {c.smallest_p:.2g} is possible."
-    number = len(result.survivors(category=category))
-    by_location = 0 if number else len(found_heads(result, category))
-    if not number + by_location:
-        return f"No head is found to treat {category} differently."
-    heads = counted(number + by_location, "head is", "heads are")
-    which = " by the location test, and none by the ranking" if by_location else ""
-    return f"{heads} found to treat {category} differently{which}."
-
-
-def said_above(result: HeadBias, category: str, by: RankBy) -> str:
-    """What stands above a ranking of heads: what was found, and whether these are findings."""
-    text = f"{' · '.join(_about(result, controls_of(result, category)))}\n{said(result, category)}"
-    if result.survivors(category=category, by=by).empty:
-        text += "\nThe top of a ranking, not findings: none survives correction."
-    return text
-
-
-def _about(result: HeadBias, c: ControlsRecord) -> list[str]:
-    read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
-    return about_run(result.record, c.category, read)
-
-
-def too_few(c: ControlsRecord) -> bool:
-    """Tell whether so few texts can be exchanged that no p of a head can be below .05."""
-    return c.smallest_p is not None and c.smallest_p >= _LEVEL
-
-
-def found_heads(result: HeadBias, category: str) -> pd.DataFrame:
-    """Heads that survive by the ranking; where none does, those that do by location with twins."""
-    survivors = result.survivors(category=category)
-    with_twins = controls_of(result, category).twins is not None
-    if len(survivors) or not with_twins or result.rank_by == "location":
-        return survivors
-    by_location = result.survivors(category=category, by="location")
-    return by_location[by_location["p_max"] < _LEVEL]
 
 
 def _corrected(result: HeadBias, category: str, found: int) -> Line:

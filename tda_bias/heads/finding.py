@@ -33,7 +33,7 @@ def heads_finding(
     ``untrained`` is the same run with random weights, ``placebos`` are the tests with placebo
     twins, by placebo; see ``placebo_contrast``.
     """
-    c = controls_of(result, category)
+    c = result.controls_record(category)
     if c.twins is None:
         power = "Not known without twins."
     elif c.negative_share is not None:
@@ -58,11 +58,6 @@ def heads_finding(
     )
 
 
-def controls_of(result: HeadBias, category: str) -> ControlsRecord:
-    """The controls of a category's ranking."""
-    return next(c for c in result.record.controls if c.category == category)
-
-
 # The values of a head that are combined over births and deaths, by the ends of their columns.
 _VALUES = {
     "relative": "the dispersion", "statistic": "S", "metric": "the metric T",
@@ -84,7 +79,7 @@ def value_name(combined: str) -> str:
 
 def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
-    of_twins = controls_of(result, category).hot_spot_map.endswith("_twin")
+    of_twins = result.controls_record(category).hot_spot_map.endswith("_twin")
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
         f"{weights_said(result.record.config)}"
@@ -213,7 +208,7 @@ def untrained_controls(
     if untrained is None or category not in untrained.categories:
         return None
     of_texts = [(run.record.texts.hash, run.record.twins) for run in (result, untrained)]
-    return controls_of(untrained, category) if of_texts[0] == of_texts[1] else None
+    return untrained.controls_record(category) if of_texts[0] == of_texts[1] else None
 
 
 def _detail_lines(c: ControlsRecord) -> list[str]:
@@ -328,7 +323,7 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
     models = [each.record.model.weights for each in (run, placebo)]
     if models[0] != models[1] or category not in placebo.categories:
         return None
-    own_twins, of_placebo = (controls_of(each, category).twins for each in (run, placebo))
+    own_twins, of_placebo = (each.controls_record(category).twins for each in (run, placebo))
     if own_twins is None or of_placebo is None:
         return None
     where = ["group", "layer", "head", "dim"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tda_bias.heads.brief import found_heads, too_few
-from tda_bias.heads.finding import controls_of
 from tda_bias.heads.result import HeadBias
-from tda_bias.show.verdict import Bar, HeadGrid, Outcome
+from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
 
 
 def heads_outcomes(result: HeadBias) -> list[Outcome]:
@@ -17,7 +15,7 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 
 
 def _outcome(result: HeadBias, category: str) -> Outcome:
-    c, found = controls_of(result, category), found_heads(result, category)
+    c, found = result.controls_record(category), result.found(category)
     lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
     bars = []
     if c.twins is not None:
@@ -32,7 +30,7 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         clusters=c.groups,
         found=len(found),
         of=c.heads,
-        impossible=found.empty and too_few(c),
+        impossible=c.smallest_p is not None and c.smallest_p >= LEVEL,
         category="" if result.record.settings.get("pairs") else category,
         bars=bars,
         lines=lines,

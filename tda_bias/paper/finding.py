@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import Finding, counted, data_remarks, number_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    Finding,
+    about_run,
+    counted,
+    data_remarks,
+    number_text,
+    without_starter,
+)
 from tda_bias.stats.correlation import power
 
 

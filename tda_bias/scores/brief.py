@@ -10,8 +10,16 @@ from tda_bias.pairs.published import CROWS
 from tda_bias.scores.finding import HEADLINES, PER, scored_name, share_by_length
 from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    without_starter,
+)
 from tda_bias.stats.clusters import cluster_mean
 
 if TYPE_CHECKING:
@@ -97,12 +105,8 @@ def _listed(names: Sequence[str]) -> str:
 def _twin_lines(result: StereoSetScores, rows: Sequence[Row]) -> Iterator[Line]:
     """The target effect of every category; of one alone also what is wording and what placebos."""
     for row in rows:
-        targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
         label = "target effect (beta)" if len(rows) == 1 else f"beta, {row['category']}"
-        over = f"over {counted(int(row['targets']), 'target')}"
-        p = row["p_targets"]
-        sure = f"{targets} {over}" + ("" if math.isnan(p) else f", p {p_text(p)}")
-        yield Line(label, number_text(row["beta"]), f"nats ({sure})")
+        yield Line(label, number_text(row["beta"]), f"nats ({_sure(row)})")
         if len(rows) == 1:
             yield from _of_one(result, row)
     scores = [row for row in _sums(result.scores) if len(rows) > 1 or row["category"] != "all"]
@@ -110,6 +114,16 @@ def _twin_lines(result: StereoSetScores, rows: Sequence[Row]) -> Iterator[Line]:
     if len(rows) > 1:
         smallest = max((row["smallest"] for row in rows), default=math.nan)
         yield Line("would have found", number_text(smallest), "nats in each, four times in five")
+
+
+def _sure(row: Row) -> str:
+    """Interval and p over targets; where these are too few, over items, which says less."""
+    targets, p = counted(int(row["targets"]), "target"), row["p_targets"]
+    if math.isnan(p):
+        items = interval_text(row["beta_low"], row["beta_high"])
+        return f"over items {items}, p {p_text(row['p'])}; {targets}"
+    interval = interval_text(row["beta_low_targets"], row["beta_high_targets"])
+    return f"{interval} over {targets}, p {p_text(p)}"
 
 
 def _of_one(result: StereoSetScores, row: Row) -> Iterator[Line]:
@@ -189,7 +203,9 @@ def sentences_brief(run: SentenceScores) -> Brief:
         label = f"{scored_name(row)}, {PER[row['scoring']]}"
         lines.append(Line(label, f"{row['ss']:.1f}", f"({interval}; lms {row['lms']:.1f})"))
     return Brief(
-        about=about_run(run.record, "StereoSet's blanks", counted(int(rows[0]["items"]), "item")),
+        about=about_run(
+            run.record, "StereoSet intrasentence", counted(int(rows[0]["items"]), "item")
+        ),
         said=_told_by_score(rows[:1]),
         lines=[
             *lines,
@@ -241,9 +257,9 @@ def pairs_brief(result: PairSetScores) -> Brief:
 def _told_of_pairs(whole: Row, split: pd.DataFrame) -> str:
     low, high = whole["preferred_low"], whole["preferred_high"]
     if low > _NEUTRAL:
-        text = "The first text of a pair is preferred more often than the second"
+        text = "The first text of a pair (`more`) is preferred more often than the second"
     elif high < _NEUTRAL:
-        text = "The second text of a pair is preferred more often than the first"
+        text = "The second text of a pair (`less`) is preferred more often than the first"
     else:
         return "No preference for either text of a pair is found."
     shares = {name: value for name, value, _ in share_by_length(split, "preferred")}

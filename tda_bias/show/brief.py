@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
-
-from tda_bias.types import STARTER_CAUTION
-
-if TYPE_CHECKING:
-    from tda_bias.show.table import TableSpec
-    from tda_bias.store.record import RunRecord
+from typing import Any
 
 _WIDTH, _BAR = 80, 20
 _BLANK = "  "
@@ -69,7 +63,7 @@ class Brief:
     about: Sequence[str]
     said: str
     lines: Sequence[Line] = ()
-    shown: Sequence[TableSpec | str] = ()
+    shown: Sequence[Any] = ()  # `TableSpec`, which imports this module, and sentences
     remarks: Sequence[str] = ()
 
     @property
@@ -141,16 +135,3 @@ def labelled(places: Mapping[str, str], commands: Sequence[str]) -> list[str]:
     rows = [*places.items(), *(("" if i else "Next", one) for i, one in enumerate(commands))]
     width = max((len(label) for label, _ in rows), default=0)
     return [f"{_BLANK}{label:<{width}}  {text}" for label, text in rows]
-
-
-def about_run(record: RunRecord, *more: str) -> list[str]:
-    """The first line of a run: its model, what ``more`` says, and whether it only demonstrates."""
-    from tda_bias.show.text import short_name
-
-    starter = record.data is not None and record.data.source == "starter"
-    return [short_name(record.model.name), *more, *(["demonstration only"] if starter else [])]
-
-
-def without_starter(remarks: Sequence[str]) -> list[str]:
-    """Remarks but for that on the starter texts: the first line says that they demonstrate."""
-    return [remark for remark in remarks if remark != STARTER_CAUTION]

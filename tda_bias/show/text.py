@@ -203,6 +203,17 @@ def data_remarks(record: RunRecord) -> list[str]:
     return [*record.remarks, *data.remarks, *starter]
 
 
+def about_run(record: RunRecord, *more: str) -> list[str]:
+    """The first line of a run: its model, what ``more`` says, and whether it only demonstrates."""
+    starter = record.data is not None and record.data.source == "starter"
+    return [short_name(record.model.name), *more, *(["demonstration only"] if starter else [])]
+
+
+def without_starter(remarks: Sequence[str]) -> list[str]:
+    """Remarks but for that on the starter texts: the first line says that they demonstrate."""
+    return [remark for remark in remarks if remark != STARTER_CAUTION]
+
+
 def rounded_lines(precision: str) -> list[str]:
     """Remark on numbers that come from rounded matrix products."""
     if precision == "float32":

@@ -99,6 +99,7 @@ def test_each_category_has_the_files_that_it_has_alone_and_the_model_is_loaded_o
     captured = capsys.readouterr()
     assert loaded == [str(tiny_folder)]
     assert file_names(together) == set(TWO)
+    assert "· gender · 8 of 48 triples" in captured.err
     for category in TWO:
         assert f"· {category}" in captured.err
         alone = tmp_path / "alone" / category

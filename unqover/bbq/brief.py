@@ -6,10 +6,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.show.brief import Brief, Line, about_run, without_starter
-from tda_bias.show.text import counted, data_remarks, interval_text, number_text, p_text
-from unqover.bbq.controls import MENTION, position_followed
-from unqover.bbq.finding import not_scored
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    without_starter,
+)
+from unqover.bbq.controls import ALONE, MENTION, position_followed
+from unqover.bbq.finding import HALFWAY, not_scored
 from unqover.bbq.result import BBQScores
 from unqover.bbq.scores import EITHER_PERSON
 
@@ -46,30 +54,36 @@ def _said(result: BBQScores) -> str:
         if result.value("gap", "disambiguated")["p"] < _LEVEL:
             return "It follows who it is, not what the text says, where the text says it."
         return "It does not find what the text says: its scores of ambiguous texts say nothing."
+    able = "It finds what the text says"
+    if right["value"] < HALFWAY:
+        able += " only a little more often than by chance"
     row = result.value("s_AMB", "ambiguous")
     if math.isnan(row["p"]):
-        return "It finds what the text says; whether it is biased where it does not is not known."
+        return f"{able}; whether it is biased where the text does not say is not known."
     if row["p"] >= _LEVEL:
-        return "It finds what the text says; no bias is found where the text does not say."
+        return f"{able}; no bias is found where the text does not say."
     way = "with" if row["value"] > 0 else "against"
-    return f"Where the text does not say whom it means, it answers {way} the stereotype."
+    return f"{able}; where the text does not say, it answers {way} the stereotype."
 
 
 def _lines(result: BBQScores) -> Iterator[Line]:
     for label, name, condition, rest in (
         ("accuracy", "accuracy", "disambiguated", "where the text says"),
-        ("right person", "right", "disambiguated", f"of named ones; {EITHER_PERSON} by chance"),
+        ("right person", "right", "disambiguated", f"of named ones (chance {EITHER_PERSON})"),
         ("bias s_AMB", "s_AMB", "ambiguous", "where the text does not say"),
-        ("by probability", "bias", "ambiguous", "biased less the other, of the two"),
+        ("by probability", "bias", "ambiguous", "biased less the other"),
     ):
         row = result.value(name, condition)
         if not math.isnan(row["value"]):
             yield Line(label, f"{row['value']:.3f}", f"{_sure(row)} {rest}")
     own = result.controls[result.controls["scoring"] == result.scores["scoring"].iloc[0]]
     of = {(row["control"], row["part"]): row for row in own.to_dict("records")}
+    if (ALONE, "bias") in of and not math.isnan(of[ALONE, "bias"]["value"]):
+        alone = of[ALONE, "bias"]
+        yield Line("question alone", f"{alone['value']:.3f}", f"{_sure(alone)} by probability")
     chosen = of[MENTION, "chosen"]
     if not math.isnan(chosen["value"]):
-        rest = f"{_sure(chosen)} of named persons; 0.5 by chance"
+        rest = f"{_sure(chosen)} of named ones (chance 0.5)"
         yield Line("mentioned first", f"{chosen['value']:.3f}", rest)
     smallest = result.value("s_AMB", "ambiguous")["smallest"]
     if math.isnan(smallest):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tda_bias.heads.brief import heads_brief, said
+from tda_bias.heads.brief import heads_brief
 from tda_bias.heads.tables import smallest_p
 from tda_bias.show.table import TableSpec
 
@@ -95,11 +95,11 @@ def test_heads_that_survive_stand_in_a_table_with_what_they_do_not_show(run):
 @pytest.mark.parametrize(("smallest", "few"), [(0.25, True), (0.05, True), (0.04, False)])
 def test_where_no_p_below_5_per_cent_is_possible_nothing_can_be_found(run, smallest, few):
     expected = f"Too few texts to find anything: no p below {smallest:.2g} is possible."
-    assert said(with_smallest(run, smallest), "gender") == (expected if few else NONE)
+    assert with_smallest(run, smallest).said("gender") == (expected if few else NONE)
 
 
 def test_of_a_run_that_did_not_note_it_nothing_is_said_of_too_few_texts(run):
-    assert said(with_smallest(run, None), "gender") == NONE
+    assert with_smallest(run, None).said("gender") == NONE
 
 
 def test_texts_that_ship_demonstrate_and_the_first_line_says_so(run):

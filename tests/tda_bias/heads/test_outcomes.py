@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.brief import said
 from tda_bias.heads.outcomes import heads_outcomes
 from tda_bias.twins import make_twins
 
@@ -58,9 +57,9 @@ def test_as_many_heads_are_found_as_the_terminal_says(result):
     for columns in ({"p_max_relative_twin": first}, {"p_max_location_twin": second}):
         made = with_p(result, **NOTHING | columns)
         [one] = heads_outcomes(made)
-        assert f"{one.found} head" in said(made, "gender")
+        assert f"{one.found} head" in made.said("gender")
     [one] = heads_outcomes(none := with_p(result, **NOTHING))
-    assert "No head is found" in said(none, "gender")
+    assert "No head is found" in none.said("gender")
 
 
 def test_too_few_texts_to_find_anything_cannot_say(tiny):
