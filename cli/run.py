@@ -20,7 +20,7 @@ from tda_bias.store.files import locked, prepare_folder
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import Result
-from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
+from tda_bias.store.run import Run, refuse_other_run, refuse_run_of_another_command
 from tda_bias.types import InputError, ShareDone
 
 from .commands import FORMS
@@ -39,16 +39,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tda_bias.models.load import LanguageModel, LoadedModel
+    from tda_bias.show.verdict import Outcome
 
 R = TypeVar("R", bound=Result)
 # Takes what is done, and all there is where that is known.
 Moved = Callable[[int, int | None], None]
 
 
-def perform(spec: Spec, settings: Any) -> Iterator[tuple[str, Output]]:
+def perform(
+    spec: Spec, settings: Any, *, models: Models | None = None
+) -> Iterator[tuple[str, Output]]:
     """Run a command once for each category that is named: the category, and what is printed.
 
-    What is given for every run is read before the first one begins.
+    What is given for every run is read before the first one begins; ``models`` has those that are
+    loaded already.
 
     Raises:
         InputError: on anything that cannot be used, before a model is loaded where possible.
@@ -63,7 +67,7 @@ def perform(spec: Spec, settings: Any) -> Iterator[tuple[str, Output]]:
     if len(runs) > 1 and not launched()[0]:
         for run in asked.values():
             run.refuse_other()
-    models = Models()
+    models = models or Models()
     done: list[ShareDone] = []
     for category, run in runs.items():
         output: Output | None = None
@@ -155,9 +159,27 @@ def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
 
 
 def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
-    """What is printed of a result that is saved in a folder."""
+    """What is printed of a result that is saved in a folder; as JSON with what it comes to."""
     output: Output = imported(form.shown)(result, folder, top=top)
-    return output
+    if not form.outcomes:
+        return output
+
+    def verdicts() -> list[dict[str, Any]]:
+        return [one.as_values() for one in outcomes_of(form, result)]
+
+    return replace(output, verdicts=verdicts)
+
+
+def printed(run: Run, *, top: int = 10) -> Output:
+    """Output of a finished run; of a ranking the first ``top`` rows."""
+    form = FORMS[run.command]
+    return shown(form, run.load(imported(form.load)), run.folder, top)
+
+
+def outcomes_of(form: Form, result: Any) -> list[Outcome]:
+    """What a result comes to; nothing where its form has no verdict."""
+    found: list[Outcome] = imported(form.outcomes)(result) if form.outcomes else []
+    return found
 
 
 @dataclass

@@ -180,6 +180,15 @@ class OutputSettings(Config):
         return self.model_dump(mode="json", by_alias=True, include=names)
 
 
+class PageSettings(OutputSettings):
+    """Settings of every command that writes the page."""
+
+    name: str | None = Field(
+        None, min_length=1, description="what the page calls the model (default: its name)"
+    )
+    tables: bool = Field(False, description="print tables and figures too, after the two pages")
+
+
 class RunSettings(OutputSettings):
     """Settings of every command that leaves a run in a folder."""
 

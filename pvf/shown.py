@@ -9,6 +9,7 @@ import pandas as pd
 
 from pvf.brief import risk_brief
 from pvf.finding import risk_finding
+from pvf.outcomes import pvf_outcomes
 from pvf.report import RiskReport, comparison
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
@@ -47,6 +48,7 @@ def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top
             "model": report.preferences.record.model,
             "controls": report.controls,
             "x": report.by_x,
+            "verdicts": [one.as_values() for one in pvf_outcomes(report)],
         }
         for name, report in reports.items()
     }

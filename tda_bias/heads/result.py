@@ -35,11 +35,12 @@ from tda_bias.heads.tables import (
     are_named,
     map_columns,
 )
-from tda_bias.heads.texts import TEXTS, TextsRecord
+from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
+from tda_bias.twins.twins import TEXTS
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -49,6 +49,8 @@ class Output:
     files: str = ""  # names of the most important ones in the folder
     pictures: Mapping[str, str] = field(default_factory=dict)  # by what they show, in the folder
     failures: Sequence[str] = ()  # what makes the command fail, where it is asked to
+    # What the run comes to, for JSON; computed when it is asked for.
+    verdicts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
 
     @property
     def parts(self) -> list[Finding | TableSpec | str]:
@@ -73,7 +75,8 @@ class Output:
         """All of it for JSON."""
         about = {"folder": self.folder, "finding": self.finding}
         given = {name: value for name, value in about.items() if value is not None}
-        return {**given, **self.values}
+        verdicts = {} if self.verdicts is None else {"verdicts": self.verdicts()}
+        return {**given, **self.values, **verdicts}
 
     def _print_parts(self, *, verbose: bool) -> None:
         findings = self.findings

@@ -117,7 +117,7 @@ def test_an_audit_names_the_published_set_and_no_licence_of_a_user_s_own(
     arguments = ["--answers", str(folder / "right.jsonl"), "--out", str(tmp_path / "run")]
     assert run(["bbq", *arguments, "--data", str(path), "--quiet"]) == 0
     out = tmp_path / "page.html"
-    assert run(["report", str(tmp_path / "run"), "--audit", "--out", str(out)]) == 0
+    assert run(["report", str(tmp_path / "run"), "--out", str(out)]) == 0
     assert licence in out.read_text()
 
 

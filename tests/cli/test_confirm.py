@@ -33,7 +33,7 @@ def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, 
     assert run(["show", str(heads / "confirm")]) == 0
     assert found in capsys.readouterr().out
     page = tmp_path / "r.html"
-    assert run(["report", str(heads / "confirm"), "--out", str(page), "--audit", "--quiet"]) == 0
+    assert run(["report", str(heads / "confirm"), "--out", str(page), "--quiet"]) == 0
     text = page.read_text(encoding="utf-8")
     assert "Heads that stand out on some targets" in text
     assert "a replication of a bias result" in text
