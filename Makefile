@@ -57,6 +57,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_topology
 	$(BIN)/python -m benchmarks.bench_long_texts
 	$(BIN)/python -m benchmarks.bench_ablation
+	$(BIN)/python -m benchmarks.bench_cluster
 
 # The head paper's figures, tables and page; on the real StereoSet where TDABIAS_STEREOSET names it.
 figures: $(INSTALLED)

@@ -29,6 +29,7 @@ from .run import Work
 from .settings import (
     DeviceOption,
     LimitOption,
+    ModelName,
     Out,
     SharedRunSettings,
     TextOption,
@@ -62,7 +63,7 @@ class AblateSettings(
     """Settings of ``tdabias ablate``."""
 
     run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
-    model: Annotated[str | None, Changes.NOTHING] = Field(
+    model: Annotated[ModelName | None, Changes.NOTHING] = Field(
         None, description="where the run's model is now (default: where it was)"
     )
     category: Annotated[str | None, ARunEach] = Field(

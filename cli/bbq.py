@@ -18,7 +18,7 @@ from unqover.config import BBQConfig
 
 from .loading import Texts, reach_hub_for
 from .run import Work
-from .settings import Out, PlacementSettings, SharedRunSettings, folder_name, part_of
+from .settings import ModelName, Out, PlacementSettings, SharedRunSettings, folder_name, part_of
 
 if TYPE_CHECKING:
     from unqover.bbq.result import BBQScores
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class BBQSettings(PlacementSettings, BBQConfig, SharedRunSettings):
     """Settings of ``tdabias bbq``."""
 
-    model: Annotated[str | None, Changes.NOTHING] = Field(
+    model: Annotated[ModelName | None, Changes.NOTHING] = Field(
         None,
         min_length=1,
         description="hub name, local folder, or smollm2-135m (needs no hub); or give --answers",

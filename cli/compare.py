@@ -25,6 +25,7 @@ from .settings import (
     DtypeOption,
     KeptRunSettings,
     LimitOption,
+    ModelName,
     Out,
     Several,
     TextOption,
@@ -59,12 +60,12 @@ class CompareSettings(
 ):
     """Options of ``tdabias compare``."""
 
-    before: Annotated[str, Positional()] = Field(
+    before: Annotated[ModelName, Positional()] = Field(
         description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
         "heads`, `stereoset` or `bbq`; or a file or folder that `lm_eval run --log_samples` wrote."
     )
-    after: Annotated[str, Positional()] = Field(description="The other one of the same kind.")
-    replicate: Annotated[tuple[str, ...], Several] = Field(
+    after: Annotated[ModelName, Positional()] = Field(description="The other one of the same kind.")
+    replicate: Annotated[tuple[ModelName, ...], Several] = Field(
         (),
         description="AFTER once more, from the same training with another seed; several times: "
         "intervals then also include their variation",

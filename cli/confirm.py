@@ -121,7 +121,8 @@ def _on_other_data(
     of_run = dict(run.record.settings)
     of_run |= settings.model_dump(include=set(OutputSettings.model_fields))
     # What an earlier confirmation left in the folder is written over, as its other files are.
-    of_run |= {"out": settings.folder / "heads", "overwrite": True, "resume": True, "shard": None}
+    of_run |= {"out": settings.folder / "heads", "overwrite": True, "resume": True}
+    of_run |= {"shard": None, "cluster": None}
     of_run |= {"data": data, "category": category, "group": (), "limit": None}
     of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
     other = completed("heads", validated(HeadsSettings, of_run), shared=False, models=work.models)

@@ -26,6 +26,7 @@ from .settings import (
     DeviceOption,
     KeptRunSettings,
     LimitOption,
+    ModelName,
     Out,
     folder_name,
     part_of,
@@ -105,7 +106,7 @@ class CrossrefSettings(
         "zero",
         description="with --by heads: an ablated head writes nothing, or its mean over the prompts",
     )
-    model: Annotated[str | None, Changes.NOTHING] = Field(
+    model: Annotated[ModelName | None, Changes.NOTHING] = Field(
         None, description="with --by heads: where the run's model is now (default: where it was)"
     )
     out: Out = Field(

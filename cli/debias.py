@@ -31,7 +31,7 @@ from .settings import DeviceOption, LimitOption, ModelOption, SharedRunSettings,
 
 if TYPE_CHECKING:
     from tda_bias.debias.run_debias import DebiasRun
-    from tda_bias.models.load import LanguageModel
+    from tda_bias.models.load import LanguageModel, LoadedModel
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
@@ -194,15 +194,16 @@ def compute(settings: DebiasSettings, asked: Asked, work: Work) -> DebiasRun:
         ),
         protocol,
         work.folder,
-        load_hooked=partial(hooked_model, settings.model, settings, Console(quiet=True)),
+        load_hooked=partial(_hooked, settings),
         from_file=asked.from_file,
         about_twins=None if asked.twins is None else asked.twins.record(),
         save=settings.save,
         resume=settings.resume,
         overwrite=settings.overwrite,
-        team=work.team,
+        shard=work.shard,
+        cluster=work.cluster,
     )
-    say(settings.console, experiment.in_words(work.team))
+    say(settings.console, experiment.in_words(settings.cluster or settings.shard))
     title = f"{model.name} · {settings.category}"
     with work.progress(title, "steps") as progress, print_style():
         return run_debias(
@@ -214,6 +215,11 @@ def compute(settings: DebiasSettings, asked: Asked, work: Work) -> DebiasRun:
             progress=progress,
             draw=plot_conditions,
         )
+
+
+def _hooked(settings: DebiasSettings) -> LoadedModel:
+    """The model with hooks, for rankings by topology."""
+    return hooked_model(settings.model, settings, Console(quiet=True))
 
 
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] | None:

@@ -27,7 +27,7 @@ from .loading import (
     refuse_other_weights,
 )
 from .options import Positional, command_line
-from .settings import DeviceOption, OutputSettings, Several, refuse_options
+from .settings import DeviceOption, ModelName, OutputSettings, Several, refuse_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class EditSettings(BatchOption, DeviceOption, OutputSettings):
     out: Path = Field(
         description="folder for the edited model, which must not exist; or the JSON file"
     )
-    model: str | None = Field(
+    model: ModelName | None = Field(
         None,
         description="hub name, local folder, or smollm2-135m (default: that of the run or of the "
         "file of heads)",

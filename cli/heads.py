@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -38,7 +39,8 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
     pairs: str | None = Field(
         None,
         description="pairs instead of triples: crows, winobias, winogender, blimp, or a file of "
-        "yours (JSON Lines or CSV: id, group, more, less); --data says where a named set is read",
+        "yours (JSON Lines, CSV or TSV: id, group, more, less); --data says where a named set is "
+        "read",
     )
     top: Annotated[int, Changes.NOTHING] = Field(
         10, ge=1, le=MAX_COUNT, description="heads to print"
@@ -121,7 +123,8 @@ def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
         if placebo is not None:
             yield folder / PLACEBO.format(settings.placebo), model, *placebo
         if settings.untrained:
-            untrained = initialised(model, seed=settings.seed)
+            again = partial(initialised, model, seed=settings.seed)
+            untrained = work.held(again(), again)
             yield folder / UNTRAINED, untrained, texts.items, texts.twins
 
     results: list[HeadBias] = []

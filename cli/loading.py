@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias, HeadsRecord
     from tda_bias.models.load import LanguageModel, LoadedModel
 
+M = TypeVar("M")
 TIMEOUT_SECONDS = 5.0
 
 
@@ -62,11 +63,11 @@ def language_model(
     name: str, settings: DeviceOption, console: Console, **options: Any
 ) -> LanguageModel:
     """Load a model without hooks, where and how the settings say, unless ``options`` do."""
-    with _loading(name, settings, console) as placement:
+    with _loading(name, console):
         from tda_bias.models.hooks import slowdown_of_half
         from tda_bias.models.load import load_language_model
 
-        model = load_language_model(name, **{**placement, **options})
+        model = loaded(load_language_model, name, **{**placement(settings), **options})
     half = settings.model_dump(include={"precision"}).get("precision") == "bfloat16"
     if half and (times := slowdown_of_half(model.device)) > 2:
         say(
@@ -79,10 +80,25 @@ def language_model(
 
 def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedModel:
     """Load a model whose attention is hooked."""
-    with _loading(name, settings, console) as placement:
+    with _loading(name, console):
         from tda_bias.models.load import load_model
 
-        return load_model(name, **placement)
+        return loaded(load_model, name, **placement(settings))
+
+
+def placement(settings: DeviceOption) -> dict[str, Any]:
+    """Where a model is to be, and the type of its weights, as functions that load one take it."""
+    return settings.model_dump(include={"device", "dtype", "device_map"})
+
+
+def loaded(load: Callable[..., M], name: str, **how: Any) -> M:
+    """What a function loads by the name of a model, also on a worker of a cluster."""
+    reach_hub_for(name)
+
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    return load(name, **how)
 
 
 @dataclass(frozen=True)
@@ -113,16 +129,13 @@ class Models:
 
 
 @contextmanager
-def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[dict[str, Any]]:
-    """Say that a model is loaded; yields where and how the settings want it."""
+def _loading(name: str, console: Console) -> Iterator[None]:
+    """Say that a model is loaded."""
     reach_hub_for(name)
     if not console.is_terminal:
         say(console, f"loading {name}")
     with console.status(escape(f"loading {name}")):
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        yield settings.model_dump(include={"device", "dtype", "device_map"})
+        yield
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         message = expected(error)
         if message is None or _signals:
             raise
-        from tda_bias.store.cache import launched
-
-        index, count = launched()
-        who = f"Process {index + 1} of {count}: " if count > 1 else ""
-        errors.print(f"{who}Error: {_printable(message)}")
+        errors.print(f"Error: {_printable(message)}")
         return 2
 
 

@@ -29,7 +29,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from tda_bias.store.cache import launched
 from tda_bias.store.settings import (
     is_number,
     plain_type,
@@ -40,8 +39,6 @@ from tda_bias.store.settings import (
     validated,
 )
 from tda_bias.types import MAX_COUNT, InputError
-
-from .settings import SharedRunSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -59,8 +56,8 @@ SHORT = {
 }
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
-    "adjust", "allowed", "anchor", "batch_size", "check_items", "device_map", "domain", "dtype",
-    "forms", "keep_patterns", "n_rates", "n_splits", "overwrite", "precision", "pvalue",
+    "adjust", "allowed", "anchor", "batch_size", "check_items", "cluster", "device_map", "domain",
+    "dtype", "forms", "keep_patterns", "n_rates", "n_splits", "overwrite", "precision", "pvalue",
     "random_seed", "resume", "seed", "shard", "start", "train_items", "width", "windows",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
@@ -104,11 +101,6 @@ def taking(
         parts = getattr(context.command, "commands", {})
         environment = values_of_environment(settings, words, parts=parts) if words else {}
         chosen = merged(settings, flags, environment=environment, config=config, file=file)
-        if launched()[0]:
-            # The main process alone speaks, and alone runs what is not shared.
-            if not isinstance(chosen, SharedRunSettings):
-                return
-            chosen = chosen.model_copy(update={"quiet": True})
         if getattr(chosen, "quiet", False):
             logging.disable(logging.WARNING)
         try:

@@ -29,7 +29,7 @@ class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRu
 
     pairs: Annotated[str, Changes.NOTHING] = Field(
         description="crows, winobias, winogender, blimp, crows-fr, crows-nl, crows-en-revised, or "
-        "a file of your pairs (JSON Lines or CSV: id, group, more, less)",
+        "a file of your pairs (JSON Lines, CSV or TSV: id, group, more, less)",
     )
     data: Annotated[str | None, Changes.NOTHING] = Field(
         None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,7 @@ from .loading import use_cache_if_unreachable
 from .options import Positional
 from .run import interruptible, progress_bar, stage, working
 from .settings import (
+    ModelName,
     Out,
     OutputSettings,
     PlacementSettings,
@@ -53,7 +55,7 @@ _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig, DrawsOption):
     """Settings of ``tdabias pvf score``."""
 
-    model: Annotated[tuple[str, ...], Several, Changes.NOTHING] = Field(
+    model: Annotated[tuple[ModelName, ...], Several, Changes.NOTHING] = Field(
         min_length=1,
         description="hub name, local folder, or smollm2-135m; several give one comparison",
     )
@@ -420,7 +422,8 @@ def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
 
             readers = [(model, folder)]
             if settings.untrained:
-                readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
+                again = partial(untrained, model, seed=settings.seed)
+                readers.append((work.held(again(), again), folder / "untrained"))
             for reader, where in readers:
                 inside, preferences = work.inside(where, kept="parts"), None
                 title = f"{reader.name} · {settings.attribute}"

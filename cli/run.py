@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -11,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from tda_bias.models.processes import Processes, joined
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
-from tda_bias.store.cache import Cache, OpenCache, Shard, Team, launched
+from tda_bias.store.cache import Cache, OpenCache
 from tda_bias.store.files import locked, prepare_folder
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import Result
 from tda_bias.store.run import Run, refuse_other_run, refuse_run_of_another_command
+from tda_bias.store.shares import Shard
 from tda_bias.types import InputError, ShareDone
 
 from .commands import FORMS
-from .loading import Models, Texts
+from .loading import Models, Texts, loaded, placement
 from .settings import (
     KeptRunSettings,
     OutputSettings,
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
 
     from tda_bias.models.load import LanguageModel, LoadedModel
     from tda_bias.show.verdict import Outcome
+    from tda_bias.store.cluster import Cluster
 
+M = TypeVar("M", bound="LanguageModel")
 R = TypeVar("R", bound=Result)
 # Takes what is done, and all there is where that is known.
 Moved = Callable[[int, int | None], None]
@@ -58,13 +62,12 @@ def perform(
         InputError: on anything that cannot be used, before a model is loaded where possible.
         ShareDone: in a process that only shares the work, once its shares of all runs are done.
     """
+    _refuse_launcher(settings)
     instead = [place for switch, place in spec.instead.items() if getattr(settings, switch)]
-    if instead and launched()[0]:
-        raise ShareDone  # the main process alone does it
     runs = by_category(settings)
     function = (*instead, spec.run)[0]
     asked = {} if function else {name: _asked(_form(spec, run), run) for name, run in runs.items()}
-    if len(runs) > 1 and not launched()[0]:
+    if len(runs) > 1:
         for run in asked.values():
             run.refuse_other()
     models = models or Models()
@@ -84,8 +87,8 @@ def completed(
 ) -> Any:
     """The result of a run of some form, saved in the folder of the settings.
 
-    ``shared`` says whether processes that a launcher started share the work; ``models`` has those
-    that other runs of the command have loaded.
+    ``shared`` says whether others share the work, where the settings ask for that; ``models`` has
+    those that other runs of the command have loaded.
 
     Raises:
         InputError, ShareDone: as ``perform``.
@@ -190,7 +193,8 @@ class Work:
     folder: Path
     kept: Path  # the folder inside it of finished parts
     data: DataRecord | None
-    team: Team | None  # the processes that share the work; None where it is this one alone
+    shard: Shard | None  # the share of this process; None for all
+    cluster: Cluster | None  # computes the parts; None where this process does
     refuse_other_weights: Callable[[LanguageModel], None]
     models: Models  # that runs of the command have loaded
 
@@ -198,12 +202,27 @@ class Work:
         """Load the model; ``options`` are those of ``load_language_model``."""
         model = self.models.language_model(name, self.settings, self.settings.console, **options)
         self.refuse_other_weights(model)
-        return model
+
+        from tda_bias.models.load import load_language_model
+
+        how = {**placement(self.settings), **options}
+        return self.held(model, partial(loaded, load_language_model, name, **how))
 
     def hooked_model(self, name: str) -> LoadedModel:
         """Load the model with hooks on its attention."""
         model = self.models.hooked_model(name, self.settings, self.settings.console)
         self.refuse_other_weights(model)
+
+        from tda_bias.models.load import load_model
+
+        return self.held(model, partial(loaded, load_model, name, **placement(self.settings)))
+
+    def held(self, model: M, make: Callable[[], M]) -> M:
+        """A model, which workers of a cluster make for themselves instead of being sent it."""
+        if self.cluster is not None:
+            from tda_bias.models.language_model import named_parts
+
+            self.cluster.hold(model, make, names=named_parts, mark=type(model).weight_hash)
         return model
 
     def progress(self, title: str, what: str) -> AbstractContextManager[Moved]:
@@ -225,7 +244,7 @@ class Work:
     def cache(self) -> OpenCache:
         """Opens the cache of finished parts, given what their numbers depend on."""
         how = {"resume": self.settings.resume, "overwrite": self.settings.overwrite}
-        return partial(Cache, self.kept, team=self.team, **how)
+        return partial(Cache, self.kept, shard=self.shard, cluster=self.cluster, **how)
 
 
 @contextmanager
@@ -245,14 +264,15 @@ def working(
     A resumed run says what it takes over; an interrupted one what is kept. Folders that are made
     for a run that then fails before it leaves anything are taken away again.
 
-    ``kept`` names the folder of finished parts inside; ``shared`` says whether processes that a
-    launcher started share the work; ``least`` which settings a finished run there must share.
+    ``kept`` names the folder of finished parts inside; ``shared`` says whether others share the
+    work; ``least`` which settings a finished run there must share.
 
     Raises:
         InputError: if the folder holds a finished run of something else, is held by another
             process, or cannot be written.
     """
-    team = team_of(settings) if shared and isinstance(settings, SharedRunSettings) else None
+    sharing = settings if shared and isinstance(settings, SharedRunSettings) else None
+    shard = Shard.named(sharing.shard) if sharing is not None and sharing.shard else None
     parts = folder / kept
 
     def finished() -> int:
@@ -260,12 +280,13 @@ def working(
 
     with (
         interruptible(finished, parts),
-        held(folder, command, settings, data, team, least) as refuse,
+        held(folder, command, settings, data, shard, least) as refuse,
+        _cluster_of(sharing) as cluster,
     ):
         if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
             found = counted(number, "finished part")
             say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
-        yield Work(settings, folder, parts, data, team, refuse, models or Models())
+        yield Work(settings, folder, parts, data, shard, cluster, refuse, models or Models())
 
 
 def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractContextManager[Moved]:
@@ -301,10 +322,10 @@ def held(
     command: str,
     settings: OutputSettings,
     data: DataRecord | None = None,
-    team: Team | None = None,
+    shard: Shard | None = None,
     least: Changes = Changes.TABLES,
 ) -> Iterator[Callable[[LanguageModel], None]]:
-    """Hold the folder of a run; of a launcher's processes the first holds it for all.
+    """Hold the folder of a run, or a share of it.
 
     Yields:
         What to call with the model once it is loaded: it refuses to write over a run of others.
@@ -313,12 +334,9 @@ def held(
     def refuse(weights: str | None = None) -> None:
         _refuse_other(folder, command, settings, data, least, weights)
 
-    if isinstance(team, Processes) and team.index:
-        yield lambda model: None
-        return
     refuse()
-    if team is not None and not isinstance(team, Processes):
-        with locked(folder, f"{team.index + 1}-of-{team.count}"):
+    if shard is not None:
+        with locked(folder, f"{shard.index + 1}-of-{shard.count}"):
             yield lambda model: refuse(weights=model.weight_hash())
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -361,25 +379,52 @@ def _take_away(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-# -- several processes -----------------------------------------------------------------------------
+# -- who shares the work --------------------------------------------------------------------------
 
 
-def team_of(settings: SharedRunSettings) -> Team | None:
-    """Who shares the work of a command; None where it is this process alone.
+@contextmanager
+def _cluster_of(settings: SharedRunSettings | None) -> Iterator[Cluster | None]:
+    """The cluster that settings ask for; None where they do not.
 
     Raises:
-        InputError: if the processes of a launcher do not find each other, or are given a shard.
+        InputError: if what it needs is not installed, or no scheduler answers.
     """
-    _, count = launched()
-    if settings.shard is not None:
-        if count > 1:
-            raise InputError(
-                f"--shard is for commands that are started one by one; these are {count} processes "
-                "of a launcher, which share the work themselves"
-            )
-        index, count = map(int, settings.shard.split("/"))
-        return Shard(index - 1, count)
-    return joined() if count > 1 else None
+    if settings is None or settings.cluster is None:
+        yield None
+        return
+    try:
+        from tda_bias.store.cluster import connected
+    except ImportError:
+        raise InputError(
+            "`cluster` needs the package distributed: pip install 'tdabias[cluster]'; --shard does "
+            "not"
+        ) from None
+    from tda_bias.models.load import visible_gpus
+
+    place = settings.cluster
+    gpus = visible_gpus() if getattr(settings, "device", "") == "auto" else []
+    # What an interruption leaves unanswered on the way is no news.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    say(settings.console, f"cluster {place}")
+    with connected(place, gpus=gpus) as cluster:
+        if not cluster.n_workers:
+            say(settings.console, f"{place} has no workers yet: waiting for the first")
+        yield cluster
+
+
+def _refuse_launcher(settings: Any) -> None:
+    """Refuse several processes of a launcher, which know nothing of each other.
+
+    Raises:
+        InputError: unless every process is told its share.
+    """
+    count = os.environ.get("WORLD_SIZE", "")
+    told = getattr(settings, "shard", None) is not None
+    if isinstance(settings, RunSettings) and not told and count.isdigit() and int(count) > 1:
+        raise InputError(
+            f"a launcher started {count} processes (WORLD_SIZE), each of which would do the whole; "
+            f"start one with --cluster local:{count}, or let srun start them with --shard auto"
+        )
 
 
 @contextmanager

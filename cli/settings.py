@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    field_validator,
     model_validator,
 )
 from rich.console import Console
@@ -20,9 +20,11 @@ from rich.console import Console
 from tda_bias.config import ARunEach, Config
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.identity import Changes, names_of
+from tda_bias.store.shares import slurm_share
 from tda_bias.types import MAX_COUNT, InputError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+_CLUSTER = re.compile(r"local:[1-9]\d{0,2}|[a-z]+://\S+:\d{1,5}")
 
 
 def _known_device(value: str) -> str:
@@ -32,15 +34,33 @@ def _known_device(value: str) -> str:
 
 
 def _known_shard(value: str) -> str:
+    if value == "auto":
+        return slurm_share(os.environ)
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise ValueError(f"must be i/n with i from 1 to n, as in 2/8; got {value!r}")
+        raise ValueError(f"must be auto, or i/n with i from 1 to n, as in 2/8; got {value!r}")
     return value
 
 
+def _known_cluster(value: str) -> str:
+    if not _CLUSTER.fullmatch(value):
+        raise ValueError(
+            "must be local:N for N processes of this machine, or the address of a Dask scheduler, "
+            f"as in tcp://host:8786; got {value!r}"
+        )
+    return value
+
+
+def _without_slash(value: str) -> str:
+    # Completion by a shell adds one to a folder, which would be another model.
+    return value.rstrip("/") or value
+
+
 C = TypeVar("C", bound=BaseModel)
+ModelName = Annotated[str, AfterValidator(_without_slash)]
 Device = Annotated[str, AfterValidator(_known_device)]
 Shard = Annotated[str, AfterValidator(_known_shard)]
+ClusterPlace = Annotated[str, AfterValidator(_known_cluster)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Format = Literal["table", "json", "csv"]
 # The folder or file that a command writes.
@@ -55,15 +75,9 @@ Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else 
 class ModelOption(Config):
     """The model that is measured."""
 
-    model: Annotated[str, Changes.NOTHING] = Field(
+    model: Annotated[ModelName, Changes.NOTHING] = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
     )
-
-    @field_validator("model")
-    @classmethod
-    def _without_slash(cls, value: str) -> str:
-        # Completion by a shell adds one to a folder, which would be another model.
-        return value.rstrip("/") or value
 
 
 class DeviceOption(Config):
@@ -89,7 +103,7 @@ class PlacementSettings(DtypeOption):
         None,
         description="for a model larger than a device: auto or balanced (evenly over GPUs, what "
         "is left over memory and disk), or a YAML or JSON file of names of parts with their "
-        "devices, cpu or disk",
+        "devices, cpu or disk; tested on cpu and disk, not on several GPUs",
     )
 
 
@@ -114,7 +128,7 @@ class TriplesSettings(ModelOption, PlacementSettings, LimitOption):
     data: Annotated[str, Changes.NOTHING] = Field(
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
-        "file: dev.json, JSON Lines or CSV",
+        "file: dev.json, JSON Lines, CSV or TSV",
     )
 
 
@@ -211,11 +225,18 @@ class SharedRunSettings(KeptRunSettings):
     shard: Annotated[Shard | None, Changes.NOTHING] = Field(
         None,
         description="i/n: compute and save only the i-th of n shares of the work, as a job of an "
-        "array; the same command without it gathers",
+        "array; auto reads i and n of Slurm; the same command without it gathers",
+    )
+    cluster: Annotated[ClusterPlace | None, Changes.NOTHING] = Field(
+        None,
+        description="who computes: local:N, N processes of this machine, or a Dask scheduler "
+        "(tcp://host:8786)",
     )
 
     @model_validator(mode="after")
     def _shards_keep_what_others_made(self) -> SharedRunSettings:
+        if self.shard is not None and self.cluster is not None:
+            raise ValueError("shard and cluster share the work in two ways; leave one out")
         if self.shard is not None and not self.resume:
             raise ValueError(
                 "shard cannot go with --no-resume, which deletes what other shards have made"

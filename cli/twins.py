@@ -26,7 +26,7 @@ class TwinsSettings(SeedOption, OutputSettings):
     data: str = Field(
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
-        "file: dev.json, JSON Lines or CSV",
+        "file: dev.json, JSON Lines, CSV or TSV",
     )
     category: Annotated[tuple[str, ...], InOneRun] = Field(
         ("all",),

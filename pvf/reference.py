@@ -17,7 +17,7 @@ from pydantic import BeforeValidator
 
 from pvf.risk import REFERENCE_TOLERANCE
 from tda_bias.sources import packaged
-from tda_bias.store.files import csv_objects, read_text, rows_of
+from tda_bias.store.files import csv_objects, delimiter_of, read_text, rows_of
 from tda_bias.store.record import RecordPart
 from tda_bias.types import InputError
 
@@ -107,7 +107,8 @@ def load_reference(
         rows = [(where, row) for row in official_rows()]
     else:
         text = read_text(source, setting="reference", named=(BLS,))
-        rows = list(csv_objects(text, where, columns=("x",)))
+        delimiter = delimiter_of(source) or ","
+        rows = list(csv_objects(text, where, columns=("x",), delimiter=delimiter))
         if not rows:
             raise InputError(f"{where} has no row")
     by_template = "template" in rows[0][1]

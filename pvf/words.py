@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from tda_bias.store.files import csv_objects, read_text
+from tda_bias.store.files import csv_objects, delimiter_of, read_text
 from tda_bias.store.settings import parse_yaml
 from tda_bias.types import InputError
 
@@ -179,7 +179,8 @@ def load_templates(source: str | Path = "gender") -> list[Template]:
     else:
         text = read_text(source, setting="templates", named=NAMED_TEMPLATES)
     templates: dict[str, Template] = {}
-    rows = csv_objects(text, f"`templates` {source}", columns=("template", "count"))
+    where, delimiter = f"`templates` {source}", delimiter_of(source) or ","
+    rows = csv_objects(text, where, columns=("template", "count"), delimiter=delimiter)
     for where, row in rows:
         template, count = row["template"].strip(), _number(row["count"])
         if fault := _fault_of(template):
@@ -244,10 +245,10 @@ def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.D
     """
     import pandas as pd
 
-    source = f"`{setting}` {path}"
+    source, delimiter = f"`{setting}` {path}", delimiter_of(path) or ","
     rows: dict[str, dict[str, float]] = {}
     text = read_text(path, setting=setting, named=())
-    for where, row in csv_objects(text, source, columns=columns):
+    for where, row in csv_objects(text, source, columns=columns, delimiter=delimiter):
         word = row.pop("x").strip()
         if not word or word in rows:
             raise InputError(f"{where}: the word {word!r} is empty or stands twice")

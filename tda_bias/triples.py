@@ -36,7 +36,7 @@ from tda_bias.sources import (
     texts_by_role,
     visible_text,
 )
-from tda_bias.store.files import csv_objects, read_content
+from tda_bias.store.files import csv_objects, delimiter_of, read_content
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import DataRecord
 from tda_bias.types import ROLES, InputError, Triple, in_order
@@ -59,8 +59,9 @@ def load_triples(
         source: ``stereoset`` (the file that ``TDABIAS_STEREOSET`` names, else the hub's
             intersentence development set), ``starter`` (the triples
             that ship with the package: they demonstrate, they do not measure), or a file:
-            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines or CSV with the keys ``target``,
-            ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``, ``unrelated``.
+            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines, CSV or TSV with the keys
+            ``target``, ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``,
+            ``unrelated``.
         category: A value of ``bias_type``: StereoSet's are ``gender``, ``profession``, ``race`` and
             ``religion``, a file of one's own may have others. Or ``all``.
         groups: Only these targets.
@@ -240,11 +241,12 @@ def _hub_split() -> Any:
 
 
 def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
-    if path.suffix.lower() != ".csv":
+    delimiter = delimiter_of(path)
+    if delimiter is None:
         yield from items_of_text(text, half, str(path))
         return
     columns = ("target", "bias_type", "context", *ROLES)
-    for where, row in csv_objects(text, str(path), columns=columns):
+    for where, row in csv_objects(text, str(path), columns=columns, delimiter=delimiter):
         yield Item(row, [(role, row[role]) for role in ROLES], where)
 
 

@@ -6,7 +6,7 @@ import os
 # minute, and a test must not depend on one.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -27,6 +27,7 @@ from tests.support.answers import made_up_answers
 from tests.support.bbq import FOLDERS as BBQ_FOLDERS
 from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
+from tests.support.processes import Workers
 from tests.support.reports import runs_for_report
 from tests.support.tokenizers import subwords_in
 
@@ -130,6 +131,14 @@ def tiny_folder(tokenizer, tmp_path_factory) -> Path:
     tiny_hf_model("gpt2", len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory) -> Iterator[Workers]:
+    """Two workers of a Dask cluster, which take seconds to start."""
+    started = Workers(tmp_path_factory.mktemp("workers"))
+    yield started
+    started.cluster.close()
 
 
 @pytest.fixture(scope="session")

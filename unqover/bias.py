@@ -22,7 +22,7 @@ from scipy import sparse, stats
 from scipy.special import log_expit
 
 from tda_bias.stats.clusters import jackknife_mean, resampled_error, student_quantile
-from tda_bias.stats.resampling import benjamini_hochberg
+from tda_bias.stats.resampling import benjamini_hochberg, beyond_rounding
 from tda_bias.stats.sign_flips import random_signs
 from tda_bias.types import InputError
 
@@ -76,6 +76,20 @@ def comparative(S: Float[np.ndarray, "... order polarity subject"]) -> Comparati
         position_error=np.abs(S[..., 0, :, :] - S[..., 1, :, :]).mean((-2, -1)),
         negation_error=np.abs(S[..., 0, :] - S[..., 1, ::-1]).mean((-2, -1)),
     )
+
+
+def compared(
+    log_prob: Float[np.ndarray, "... order polarity subject"], scale: Scale
+) -> Comparative:
+    """Comparisons of log-probabilities on a scale; a C that rounding could make is 0.
+
+    So a model that does not tell two subjects apart prefers neither of them.
+    """
+    S = scores(log_prob, scale)
+    found, size = comparative(S), np.abs(log_prob)
+    if scale == "two_way":  # how far a share moves with the log-probabilities of the two
+        size = S * (1 - S) * (size + size[..., ::-1])
+    return replace(found, C=beyond_rounding(found.C, 0.5 * size.mean(-3).sum((-2, -1))))
 
 
 @dataclass(frozen=True)

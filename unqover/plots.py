@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from tda_bias.show.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
 from tda_bias.show.text import counted, p_text, short_name
 from tda_bias.store.run import Run
-from unqover.bias import comparative, factorial, scores
+from unqover.bias import compared, factorial
 from unqover.report import Report, cells_of, load_report
 
 _MOST_BARS = 24
@@ -120,7 +120,7 @@ def plot_interaction(report: Report, *, ax: Axes) -> Axes:
     there is none.
     """
     answers = report.answers
-    names, gamma, _ = cells_of(answers, comparative(scores(answers.log_prob, "two_way")).C)
+    names, gamma, _ = cells_of(answers, compared(answers.log_prob, "two_way").C)
     assert gamma is not None
     number = int(np.abs(factorial(gamma).interaction).max((0, 1)).argmax())
     cells = gamma[:, :, number]

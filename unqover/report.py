@@ -26,7 +26,7 @@ from unqover.bias import (
     Sums,
     aggregates,
     chance,
-    comparative,
+    compared,
     factorial,
     flipped,
     group_intervals,
@@ -80,13 +80,13 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
         given = answers.record.settings
         kept = {name: given[name] for name in InferenceConfig.model_fields if name in given}
         config = validated(InferenceConfig, kept)
-    compared = {scale: comparative(scores(answers.log_prob, scale)) for scale in SCALES}
-    added = {scale: _sums(answers, of_scale.C) for scale, of_scale in compared.items()}
+    by_scale = {scale: compared(answers.log_prob, scale) for scale in SCALES}
+    added = {scale: _sums(answers, of_scale.C) for scale, of_scale in by_scale.items()}
     rows: list[dict[str, Any]] = []
     for scale in SCALES:
         for number, way in enumerate(ways(answers)):
             rng = generator(config.seed, 0, number)
-            row = _summary_row(answers, compared[scale], added[scale], way, config, rng)
+            row = _summary_row(answers, by_scale[scale], added[scale], way, config, rng)
             rows.append({"scale": scale, **row})
     return Report(
         answers=answers,
@@ -94,9 +94,9 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
         summary=pd.DataFrame(rows),
         groups=_group_table(answers, added, config),
         subjects=_subject_table(answers, added["two_way"]),
-        joint=_joint_table(answers, compared["two_way"].C, config),
+        joint=_joint_table(answers, by_scale["two_way"].C, config),
         by_x=attribute_table(answers),
-        controls=_controls(answers, compared["two_way"].C),
+        controls=_controls(answers, by_scale["two_way"].C),
     )
 
 
@@ -281,7 +281,7 @@ def attribute_table(answers: Answers) -> pd.DataFrame:
     form of prejudice and volatility, not the risks of ``pvf``.
     """
     names, group = groups_of(answers.level_of(0))
-    C = comparative(scores(answers.log_prob, "two_way")).C
+    C = compared(answers.log_prob, "two_way").C
     first, second = group[answers.first] == 0, group[answers.second] == 0
     signed = (np.where(first, 1.0, -1.0)[:, None, None] * C)[first != second]
     known = np.isfinite(signed).any((0, 1))
@@ -301,7 +301,7 @@ def bias_items(answers: Answers) -> pd.DataFrame:
         Columns ``subject mu eta`` (two-way scores), whose means are the model's numbers; subjects
         that were never compared are left out.
     """
-    both = aggregates(_sums(answers, comparative(scores(answers.log_prob, "two_way")).C))
+    both = aggregates(_sums(answers, compared(answers.log_prob, "two_way").C))
     known = np.isfinite(both.gamma).any(1)
     gamma, eta = np.abs(both.gamma[known]), np.abs(both.eta[known])
     subjects = [name for name, is_known in zip(answers.subjects, known, strict=True) if is_known]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -60,14 +60,19 @@ from tda_bias.models.load import LoadedModel
 from tda_bias.models.logits import tempered
 from tda_bias.show.text import counted
 from tda_bias.stats.seeds import generator
-from tda_bias.store.cache import Cache, Counter, Part, Shard, Team, texts_hash
+from tda_bias.store.cache import Cache, Counter, Part, texts_hash
 from tda_bias.store.files import now, to_json, write_text
+from tda_bias.store.shares import Shard
 from tda_bias.triples import triple_ids
 from tda_bias.types import HeadId, InputError, Progress
+
+if TYPE_CHECKING:
+    from tda_bias.store.cluster import Cluster
 
 PROTOCOL, _TRAININGS = "protocol.json", "trainings"
 # Conditions that are many, or learn whole models.
 _CAN_BE_LARGE = (RANDOM, *CONTROLS)
+_GATES = Condition(ALL_GATES, "gates")
 
 
 @dataclass(frozen=True)
@@ -153,11 +158,11 @@ class Experiment:
         saved = fold is self.folds[-1] and condition.name in self.save and condition.draw <= 0
         return saved and len(trials(self.protocol, condition)) == 1
 
-    def in_words(self, team: Team | None = None) -> str:
+    def in_words(self, shared_by: str | None = None) -> str:
         """The trainings that are to come, and the protocol that was fixed for them."""
         every = conditions(self.protocol)
         n = len(self.tested) * sum(len(trials(self.protocol, condition)) for condition in every)
-        shared = f", shared by {team.count} processes" if team is not None else ""
+        shared = f", shared ({shared_by})" if shared_by is not None else ""
         return (
             f"{counted(n, 'training')} of {counted(self.steps, 'step')}{shared}. Protocol "
             f"{self.identity[:12]}, fixed {self.fixed}."
@@ -174,6 +179,9 @@ def run_experiment(experiment: Experiment, progress: Progress | None = None) -> 
         InputError: as ``Cache.each``.
     """
     cache, protocol = experiment.cache, experiment.protocol
+    if "gates" in protocol.by:  # whose ranking is made of a training
+        learned = [t for fold in experiment.folds for t in _trainings(experiment, _GATES, fold)]
+        cache.prepare([_training_part(experiment, t, Counter(0, None)) for t in learned])
     cache.prepare([_orders_part(experiment, fold) for fold in experiment.folds])
     every = conditions(protocol)
     planned = [(condition, fold) for fold in experiment.tested for condition in every]
@@ -340,8 +348,7 @@ def _orders_part(experiment: Experiment, fold: Fold) -> Part:
         items, load = experiment.corpus.items.without(fold.apart), experiment.load_hooked
         orders = fold_orders(items, fold.train, protocol.by, load=load, seed=protocol.seed)
         if "gates" in protocol.by:  # by how far the learned gate is from 1
-            condition = Condition(ALL_GATES, "gates")
-            learned = trained_alone(experiment, condition, fold).trajectory.values["gates"]
+            learned = trained_alone(experiment, _GATES, fold).trajectory.values["gates"]
             order = torch.argsort((learned - 1).abs(), descending=True, stable=True)
             orders["gates"] = [experiment.every_head[int(i)] for i in order]
         saved = [name for name in protocol.by if name != "file"]
@@ -416,7 +423,8 @@ def fixed_experiment(
     save: Sequence[str] = (),
     resume: bool = True,
     overwrite: bool = False,
-    team: Team | None = None,
+    shard: Shard | None = None,
+    cluster: Cluster | None = None,
 ) -> Experiment:
     """Fix everything that decides the numbers, and write the protocol down.
 
@@ -452,9 +460,10 @@ def fixed_experiment(
     kept = {
         "format": 5, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
     }  # fmt: skip
-    cache = Cache(folder / _TRAININGS, kept, resume=resume, overwrite=overwrite, team=team)
-    gathers = team is None or team.index == 0 or isinstance(team, Shard)
-    fixed = _written_down(folder, protocol, identity, overwrite) if gathers else ""
+    cache = Cache(
+        folder / _TRAININGS, kept, resume=resume, overwrite=overwrite, shard=shard, cluster=cluster
+    )
+    fixed = _written_down(folder, protocol, identity, overwrite)
     return Experiment(
         corpus, protocol, all_folds, cache, load_hooked, heads, weights, identity, fixed,
         about_twins, save,

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -274,6 +275,17 @@ def _is_listed(model: PreTrainedModel, mapping: Any) -> bool:
     """Tell whether a mapping of transformers has a model's class, without importing others."""
     listed = mapping.get(type(model.config), ())
     return type(model) in (listed if isinstance(listed, tuple) else (listed,))
+
+
+def named_parts(model: LanguageModel) -> dict[str, object]:
+    """A model and what it is made of, by name: the same names wherever it is loaded."""
+    named: dict[str, object] = {"model": model, "tokenizer": model.tokenizer}
+    for name in ("hf_model", "bridge"):
+        whole = getattr(model, name, None)
+        if whole is not None:
+            every = chain(whole.named_modules(), whole.named_parameters())
+            named |= {f"{name} {path}": own for path, own in every}
+    return named
 
 
 def is_spread(hf_model: PreTrainedModel) -> bool:

@@ -317,15 +317,22 @@ def auto_class(config: Any, head: Head) -> Any:
 # -- devices ---------------------------------------------------------------------------------------
 
 
+def visible_gpus() -> list[str]:
+    """Names of the CUDA GPUs that this process sees, as ``CUDA_VISIBLE_DEVICES`` has them."""
+    if not torch.cuda.is_available():
+        return []
+    numbers = map(str, range(torch.cuda.device_count()))
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(numbers)).split(",")
+
+
 def _device_of(device: str) -> torch.device:
     """The device that is asked for; ``auto`` is a GPU, each process's own, or the CPU."""
     if device == "auto":
         if not torch.cuda.is_available():
             return torch.device("cpu")
-        # Launchers number the processes of a machine.
-        return torch.device(
-            "cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
-        )
+        # srun numbers the processes of a machine.
+        number = int(os.environ.get("SLURM_LOCALID", 0))
+        return torch.device("cuda", number % torch.cuda.device_count())
     try:
         place = torch.device(device)
         torch.empty(0, device=place)

@@ -1,6 +1,6 @@
 """Pairs by the name of their set, or from a user's file.
 
-A user's file is JSON Lines or CSV with ``id group more less``, maybe ``set context type``.
+A user's file is JSON Lines, CSV or TSV with ``id group more less``, maybe ``set context type``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from tda_bias.pairs.pair import Pair, PairSet, checked
 from tda_bias.pairs.published import SETS
 from tda_bias.sources import chosen, hash_of, text_of
-from tda_bias.store.files import csv_objects, json_objects
+from tda_bias.store.files import csv_objects, delimiter_of, json_objects
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError
 
@@ -125,8 +125,9 @@ def _user_pairs(path: Path) -> PairSet:
 
 
 def _items(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not source.lower().endswith(".csv"):
+    delimiter = delimiter_of(source)
+    if delimiter is None:
         yield from json_objects(text, source)
         return
-    for where, row in csv_objects(text, source, columns=_NEEDED):
+    for where, row in csv_objects(text, source, columns=_NEEDED, delimiter=delimiter):
         yield where, {key: value for key, value in row.items() if value or key in _NEEDED}

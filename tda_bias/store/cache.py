@@ -1,25 +1,29 @@
 """The finished parts of a run, reused when the same command is started again.
 
-Several processes may share them. What a part holds does not depend on who computes it, so results
-do not depend on the number of processes.
+Jobs of an array may share them, or the workers of a cluster. What a part holds does not depend on
+who computes it, so results do not depend on how many do.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tda_bias.store.files import arrays_from, atomic
 from tda_bias.store.hashes import bytes_hash, text_hash
-from tda_bias.types import InputError, Progress, ShareDone
+from tda_bias.store.shares import Shard
+from tda_bias.types import InputError, Progress
+
+if TYPE_CHECKING:
+    from tda_bias.store.cluster import Cluster
 
 _START_OVER = "start over with --no-resume"
 
@@ -45,7 +49,10 @@ class Cache:
         identity: What the numbers of every part depend on: model, weights, settings.
         resume: Whether parts of earlier runs are reused; else they are deleted.
         overwrite: Whether parts of something else count as not there, and are written over.
-        team: The processes that share the work; None for this one alone.
+        shard: The share of this process, where others have others; None for all.
+        cluster: Computes the parts, which are saved here; None for this process alone.
+
+    A copy of it, as it reaches a worker inside a part, takes what is saved and saves nothing.
     """
 
     def __init__(
@@ -55,17 +62,22 @@ class Cache:
         *,
         resume: bool = True,
         overwrite: bool = False,
-        team: Team | None = None,
+        shard: Shard | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        if folder is None and team is not None:
+        if folder is None and (shard, cluster) != (None, None):
             raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
         self._identity = dict(identity or {})
         self._overwrite = overwrite
-        self._team = team
-        if folder is not None and not resume and (team is None or team.index == 0):
+        self._shard, self._cluster = shard, cluster
+        self._saves = folder is not None
+        if folder is not None and not resume:
             for path in folder.glob("*.npz"):
                 path.unlink(missing_ok=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_shard": None, "_cluster": None, "_saves": False}
 
     def get(self, part: Part) -> Mapping[str, np.ndarray]:
         """The arrays of a part: as they are saved, else computed and saved.
@@ -78,12 +90,7 @@ class Cache:
         if saved is not None:
             return saved
         arrays = part.compute()
-        if self._folder is not None:
-            header = self._header(part)
-            sealed = json.dumps({**header, "hash": _hash(header, arrays)})
-            path = _path(self._folder, part)
-            with atomic(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
+        self._save(part, arrays)
         return arrays
 
     def each(
@@ -91,58 +98,77 @@ class Cache:
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of several parts in order.
 
-        Of several processes each computes its share, and one goes on from there. ``progress`` is
-        called with the cost of parts done and of all; of several processes, of this one's share.
+        A shard computes its own, and ends. ``progress`` is called with the cost of parts done and
+        of all; of a shard, of its own.
 
         Raises:
-            ShareDone: in the others, when their share is saved.
-            InputError: as ``get``, or if another process ended before its share was done.
+            ShareDone: in a shard, when its own are saved.
+            InputError: as ``get``, or if workers of the cluster or their scheduler are lost.
         """
-        if self._team is not None:
-            for _ in self._in_order(self._share(parts, self._team), progress):
+        if self._shard is not None:
+            for _ in self._in_order(self._own(parts, self._shard), progress):
                 pass
-            self._team.done()
-            progress = None
+            self._shard.done()
         yield from self._in_order(parts, progress)
 
     def prepare(self, parts: Sequence[Part]) -> None:
         """See to it that parts are there of which the others are made.
 
-        Of several processes each computes its share, and all go on when all are done; a shard waits
-        for nobody, and takes what it lacks from ``get``. One process alone does nothing yet.
+        A cluster computes all, a shard its own, and takes what it lacks from ``get``. One process
+        alone does nothing yet.
 
         Raises:
             InputError: as ``each``.
         """
-        if self._team is not None:
-            for part in self._share(parts, self._team):
-                self.get(part)
-            self._team.meet()
+        if self._shard is not None or self._cluster is not None:
+            own = parts if self._shard is None else self._own(parts, self._shard)
+            for _ in self._in_order(own, None):
+                pass
 
-    def _share(self, parts: Sequence[Part], team: Team) -> list[Part]:
-        """This process's part of what is not saved yet."""
-        missing = team.agreed(lambda: [part.name for part in parts if self._saved(part) is None])
-        if missing is not None:
-            parts = [part for part in parts if part.name in set(missing)]
-        spread = shares([part.cost for part in parts], team.count)
-        return [parts[number] for number in spread[team.index]]
+    def _own(self, parts: Sequence[Part], shard: Shard) -> list[Part]:
+        """A shard's part of all: each process sees other missing parts."""
+        return [parts[number] for number in shard.of([part.cost for part in parts])]
 
     def _in_order(
         self, parts: Sequence[Part], progress: Progress | None
     ) -> Iterator[Mapping[str, np.ndarray]]:
         done, cost = 0.0, sum(part.cost for part in parts)
-        for part in parts:
-            arrays = self.get(part)
+        for part, arrays in zip(parts, self._arrays(parts), strict=True):
             done += part.cost
             if progress is not None:
                 progress(round(done), round(cost))
             yield arrays
+
+    def _arrays(self, parts: Sequence[Part]) -> Iterator[Mapping[str, np.ndarray]]:
+        """The arrays of parts in order, each as soon as those before it are there."""
+        if self._cluster is None:
+            yield from map(self.get, parts)
+            return
+        missing = {part.name for part in parts if self._saved(part) is None}
+        arrived: dict[str, Mapping[str, np.ndarray]] = {}
+        asked = [part for part in parts if part.name in missing]
+        with closing(self._cluster.computed(asked)) as finished:
+            for part in parts:
+                while part.name in missing and part.name not in arrived:
+                    other, arrays = next(finished)
+                    self._save(other, arrays)
+                    arrived[other.name] = arrays
+                yield arrived.pop(part.name) if part.name in arrived else self.get(part)
 
     def _header(self, part: Part) -> dict[str, Any]:
         """The description of a part, as JSON gives it back."""
         depends_on = dict(part.depends_on())
         header = {"part": part.name, "identity": self._identity, "depends_on": depends_on}
         return dict(json.loads(json.dumps(header)))
+
+    def _save(self, part: Part, arrays: Mapping[str, np.ndarray]) -> None:
+        if self._folder is None or not self._saves:
+            return
+        header = self._header(part)
+        sealed = json.dumps({**header, "hash": _hash(header, arrays)})
+        path = _path(self._folder, part)
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
 
     def _saved(self, part: Part) -> dict[str, np.ndarray] | None:
         """The arrays of a part as they are saved; None if they are not."""
@@ -221,6 +247,10 @@ class Counter:
     progress: Progress | None
     done: int = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What shows progress stays where it is; a part that is computed elsewhere counts alone.
+        return {**vars(self), "progress": None}
+
     def add(self, n: int) -> None:
         """Tell of so many more."""
         self.reach(self.done + n)
@@ -231,75 +261,3 @@ class Counter:
             self.done = n
             if self.progress is not None:
                 self.progress(n, self.total)
-
-
-# -- several processes -----------------------------------------------------------------------------
-
-
-def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that ``torchrun`` or ``accelerate`` started."""
-    try:
-        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    except ValueError:
-        return 0, 1
-    return (index, count) if 0 <= index < count else (0, 1)
-
-
-class Team(Protocol):
-    """The processes that work on one run; ``index``, from 0, is the number of this one."""
-
-    @property
-    def index(self) -> int: ...  # noqa: D102
-    @property
-    def count(self) -> int: ...  # noqa: D102
-
-    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
-        """Names of the parts that are missing, the same for all; None to spread all parts."""
-
-    def meet(self) -> None:
-        """Wait until everybody's parts are saved, where they can be waited for.
-
-        Raises:
-            InputError: if another process ended before its share was done.
-        """
-
-    def done(self) -> None:
-        """As ``meet``, and go on only in the process that gathers.
-
-        Raises:
-            ShareDone: in every other one.
-            InputError: as ``meet``.
-        """
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One of several processes that know nothing of each other, as in a job array."""
-
-    index: int
-    count: int
-
-    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
-        """Nothing: each process sees other missing parts, so shares are of all parts."""
-        return None
-
-    def meet(self) -> None:
-        """Wait for no other: a shard computes what it lacks."""
-
-    def done(self) -> None:
-        """Wait for no other; a command that is no shard gathers."""
-        raise ShareDone(
-            f"Shard {self.index + 1}/{self.count} is done. When all are, the same command without "
-            "--shard gathers."
-        )
-
-
-def shares(costs: Sequence[float], count: int) -> list[list[int]]:
-    """Pieces of work for each process: the largest first, each to the one with the least so far."""
-    loads = [0.0] * count
-    spread: list[list[int]] = [[] for _ in range(count)]
-    for piece in sorted(range(len(costs)), key=lambda piece: (-costs[piece], piece)):
-        worker = loads.index(min(loads))
-        spread[worker].append(piece)
-        loads[worker] += costs[piece]
-    return [sorted(pieces) for pieces in spread]

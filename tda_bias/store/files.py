@@ -201,6 +201,16 @@ def rows_of(
     return [row for _, row in csv_objects(text, where, columns=columns, delimiter=delimiter)]
 
 
+def delimiter_of(path: str | Path) -> str | None:
+    """What separates the fields of a file of rows, told by its name; None of another file.
+
+    Example:
+        >>> delimiter_of("own.csv"), delimiter_of("own.jsonl")
+        (',', None)
+    """
+    return {".csv": ",", ".tsv": "\t"}.get(Path(path).suffix.lower())
+
+
 def csv_objects(
     text: str, source: str, *, columns: Sequence[str] = (), delimiter: str = ","
 ) -> Iterator[tuple[str, dict[str, str]]]:

@@ -300,13 +300,6 @@ def test_data_of_unknown_targets_run_without_twins_and_say_so(tiny_folder, tmp_p
     )
 
 
-def test_of_a_launchers_processes_the_first_alone_counts_texts(arguments, capsys, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run([*arguments, "--dry-run", "--format", "json"]) == 0
-    assert capsys.readouterr().out == ""
-
-
 def test_the_next_command_is_about_the_same_texts(tiny_folder, tmp_path, capsys):
     of = ["--data", "starter", "--group", "girl", "--group", "nurse", "--limit", "3"]
     command = ["heads", "--model", str(tiny_folder), "--category", "all", *of]

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 import pytest
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tda_bias.types import InputError
+from tdabias_cli.commands import SPECS
 from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.options import (
     Positional,
@@ -18,6 +19,7 @@ from tdabias_cli.options import (
 )
 from tdabias_cli.pvf import PvfSettings
 from tdabias_cli.settings import Several, part_of
+from tdabias_cli.spec import imported
 from tdabias_cli.unqover import UnqoverSettings
 from unqover.classes import load_class
 from unqover.config import DesignConfig
@@ -247,3 +249,13 @@ def test_a_slash_after_a_folder_is_no_other_model():
     asked = [HeadsSettings(model=name, category="gender").model for name in ("./tiny/", "./tiny")]
     assert asked == ["./tiny"] * 2
     assert HeadsSettings(model="/", category="gender").model == "/"
+
+
+@pytest.mark.parametrize("name", list(SPECS))
+def test_nor_is_it_in_any_other_command(name):
+    settings = imported(SPECS[name].settings)
+    for option in {"model", "before", "after", "replicate"} & set(settings.model_fields):
+        reader = TypeAdapter(settings.model_fields[option].rebuild_annotation())
+        given = ("a/tiny/",) if option == "replicate" else "a/tiny/"
+        read = reader.validate_python(given)
+        assert read in ("a/tiny", ("a/tiny",), Path("a/tiny")), option

@@ -1,22 +1,14 @@
-"""One command in several processes: the same to the last digit, and one line where one dies."""
+"""One command in several processes: the same to the last digit, also where one of them dies."""
+
+import re
 
 import pytest
+import torch
 
 from tda_bias import HeadBias
-from tda_bias.models.processes import Processes
-from tda_bias.store.cache import Shard, launched
-from tda_bias.types import ShareDone
 from tdabias_cli.main import run
 from tests.support.pairs import write_lines
-from tests.support.processes import launch, results
-
-pytestmark = pytest.mark.thorough
-
-# A process that dies as soon as it has something to compute.
-DYING = (
-    "import os; from tda_bias.heads import head_bias as heads; "
-    "heads.computed_group = lambda *_, **__: os.kill(os.getpid(), 9);"
-)
+from tests.support.processes import results
 
 
 @pytest.fixture
@@ -27,71 +19,99 @@ def arguments(tiny_folder) -> list[str]:
     ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """As many as every worker has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 # -- bad input --
 
 
-def test_processes_of_a_launcher_take_no_shard(arguments, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run([*arguments, "--out", str(tmp_path), "--shard", "1/2"]) == 2
-    assert capsys.readouterr().err.startswith("Process 1 of 2: Error: --shard is for commands")
-
-
-# -- a launcher's processes --
-
-
-def test_nobody_launched_is_one_process_and_so_is_what_makes_no_sense(monkeypatch):
-    for rank, size, expected in (("1", "3", (1, 3)), ("3", "3", (0, 1)), ("x", "2", (0, 1))):
-        monkeypatch.setenv("RANK", rank)
-        monkeypatch.setenv("WORLD_SIZE", size)
-        assert launched() == expected
-
-
-def test_only_the_first_process_runs_what_is_not_shared(capsys, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run(["ls", "models"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
-def test_when_a_process_dies_the_others_say_so_in_one_line_and_the_same_command_goes_on(
-    arguments, tmp_path
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--shard auto", "`shard` auto is for a task of a Slurm array .* or of srun"),
+        ("--shard 1/2 --cluster local:2", "shard and cluster share the work in two ways"),
+        ("--cluster 2", "`cluster` must be local:N for .*, or the address of a Dask scheduler"),
+        ("--cluster local:0", "`cluster` must be local:N"),
+        ("--cluster tcp://127.0.0.1:9", "`cluster` tcp://127.0.0.1:9: no scheduler answers there"),
+    ],
+)
+def test_what_cannot_be_shared_so_is_one_line(
+    options, message, arguments, tmp_path, capsys, monkeypatch
 ):
-    out = ["--out", str(tmp_path / "several"), "--quiet"]
-    first, second, died = launch([[*arguments, *out]], 3, dying=(2, DYING))
-    assert died.code == -9
-    for number, process in enumerate((first, second), start=1):
-        assert process.code == 2
-        lines = process.error.strip().splitlines()
-        assert len(lines) == 1, process.error
-        assert lines[0].startswith(f"Process {number} of 3: Error: another of the 3 processes has")
-        assert lines[0].endswith("finished parts are kept, the same command goes on")
-        assert process.out == ""
-    kept = len(list((tmp_path / "several" / "groups").glob("*.npz")))
-    assert 0 < kept < 4
-    assert run([*arguments, *out]) == 0
-    assert run([*arguments, "--out", str(tmp_path / "one"), "--quiet"]) == 0
-    assert results(tmp_path / "several") == results(tmp_path / "one")
+    monkeypatch.setattr("tda_bias.store.cluster._PATIENCE_SECONDS", 0.5)
+    out = tmp_path / "out"
+    assert run([*arguments, *options.split(), "--out", str(out), "--quiet"]) == 2
+    captured = capsys.readouterr()
+    assert re.fullmatch(f"Error: {message}.*\n", captured.err), captured.err
+    assert captured.out == ""
+    assert not out.exists()
 
 
-# -- shards --
+def test_processes_of_a_launcher_are_told_what_to_type(arguments, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert run([*arguments, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch("Error: .*WORLD_SIZE.* --cluster local:3, .* --shard auto\n", said), said
+    # What leaves no run does no harm.
+    assert run(["ls", "models"]) == 0
 
 
-def test_shards_of_heads_gather_to_the_same_also_with_random_weights(arguments, tmp_path, capsys):
+# -- arrays --
+
+
+@pytest.mark.thorough
+def test_an_array_from_0_gathers_to_the_same_also_with_random_weights(
+    arguments, tmp_path, capsys, monkeypatch
+):
     arguments = [*arguments, "--untrained"]
     assert run([*arguments, "--out", str(tmp_path / "one"), "--quiet"]) == 0
     shared = [*arguments, "--out", str(tmp_path / "shared")]
     capsys.readouterr()
-    for index in (2, 1):
-        assert run([*shared, "--shard", f"{index}/2", "--quiet"]) == 0
+    array = {"MIN": "0", "MAX": "1", "STEP": "1", "COUNT": "2"}
+    for name, value in array.items():
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
+    for task in (1, 0):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
+        assert run([*shared, "--shard", "auto", "--quiet"]) == 0
         captured = capsys.readouterr()
-        assert captured.err.startswith(f"Shard {index}/2 is done.")
+        assert captured.err.startswith(f"Shard {task + 1}/2 is done.")
         assert captured.out == ""
         assert not (tmp_path / "shared" / "run.json").exists()
+    # Slurm is read where that is asked for: an array over models is no array of shards.
     assert run([*shared, "--quiet"]) == 0
     for inside in (".", "untrained"):
         assert results(tmp_path / "shared" / inside) == results(tmp_path / "one" / inside)
     assert HeadBias.load(tmp_path / "shared").record.settings["shard"] is None
+
+
+# -- clusters --
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_killed_costs_its_part_and_no_digit(
+    arguments, workers, tmp_path, monkeypatch
+):
+    options = [*arguments, "--summary", "tests.support.processes:to_the_first", "--quiet"]
+    assert run([*options, "--out", str(tmp_path / "one")]) == 0
+    on_workers = ["--cluster", workers.scheduler_address]
+    assert run([*options, "--out", str(tmp_path / "two"), *on_workers]) == 0
+    assert workers.n_ended("to_the_first") == 1
+    assert results(tmp_path / "two") == results(tmp_path / "one")
+
+
+@pytest.mark.thorough
+def test_workers_of_this_machine_need_no_scheduler(arguments, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert run([*arguments, "--out", str(tmp_path / "one"), "--quiet"]) == 0
+    assert run([*arguments, "--out", str(tmp_path / "two"), "--cluster", "local:2"]) == 0
+    assert "cluster local:2" in capsys.readouterr().err
+    assert results(tmp_path / "two") == results(tmp_path / "one")
 
 
 SHARED = {
@@ -118,10 +138,6 @@ SHARED = {
         *("--epochs", "1", "--train-items", "8"),
     ],
 }  # fmt: skip
-
-
-# Of these also in processes that meet; the others save and share their parts in the same way.
-TOGETHER = ["heads", "ablate", "debias"]
 
 
 @pytest.fixture(scope="module")
@@ -163,25 +179,18 @@ def alone(commands, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def together(commands, tmp_path_factory):
-    """What every command leaves in several processes of one launcher."""
-    folder = tmp_path_factory.mktemp("together")
-    lines = [[*commands[name], "--out", str(folder / name)] for name in TOGETHER]
-    lines[0].remove("--quiet")
-    ended = launch(lines, 3)
-    assert [process.code for process in ended] == [0, 0, 0], ended
-    assert "Top of the ranking, not findings" in " ".join(ended[0].out.split())
-    assert [(p.out, p.error) for p in ended[1:]] == [("", ""), ("", "")]
-    return folder
-
-
-@pytest.mark.parametrize("name", TOGETHER)
-def test_any_number_of_processes_gives_the_same_to_the_last_digit(name, alone, together):
-    assert results(together / name) == results(alone / name)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", list(SHARED))
+def test_workers_of_a_cluster_give_the_same_to_the_last_digit(
+    name, commands, alone, workers, tmp_path
+):
+    on_workers = ["--cluster", workers.scheduler_address]
+    assert run([*commands[name], "--out", str(tmp_path), *on_workers]) == 0
+    assert results(tmp_path) == results(alone / name)
     assert results(alone / name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", list(SHARED)[1:])
 def test_shards_in_any_order_gather_to_the_same(name, commands, alone, tmp_path, capsys):
     shared = [*commands[name], "--out", str(tmp_path)]
@@ -194,9 +203,3 @@ def test_shards_in_any_order_gather_to_the_same(name, commands, alone, tmp_path,
     assert run(shared) == 0
     assert results(tmp_path) == results(alone / name)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-
-
-def test_a_process_that_only_shares_ends_when_the_others_are_done():
-    with pytest.raises(ShareDone):
-        Shard(1, 2).done()
-    assert Processes(1, 2).count == 2

@@ -1,82 +1,53 @@
-"""Commands in several processes, as a launcher starts them, and what they leave."""
+"""Workers that several tests share, what ends one of them, and what commands leave."""
 
-import multiprocessing
 import os
-import socket
-import sys
-import tempfile
-import warnings
-from dataclasses import dataclass
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
+import numpy as np
+from distributed import LocalCluster
 
-# Imported once, by the process that the others are forked from.
-_IMPORTED = [
-    "tests.support.processes",
-    "transformer_lens",
-    "torch.distributed",
-    "tda_bias.heads.head_bias",
-]
+from tda_bias.heads.token_places import TokenPlaces
+
+# Where those that were killed are noted; only workers have the variable.
+_ENDED = "TESTS_ENDED_WORKERS"
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A process that has ended: its exit code, and what it has printed."""
+class Workers:
+    """Two worker processes of one thread each, and their scheduler."""
 
-    code: int
-    out: str
-    error: str
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cluster = LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=50,
+            env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", _ENDED: str(folder)},
+        )
+        self.scheduler_address: str = self.cluster.scheduler_address
 
-
-def launch(
-    commands: list[list[str]], count: int, *, dying: tuple[int, str] | None = None
-) -> list[Ended]:
-    """The same commands, one after the other, in several processes that meet once.
-
-    Args:
-        commands: Their arguments.
-        count: How many processes.
-        dying: The number of one of them, and the code that it runs before.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
-    with tempfile.TemporaryDirectory() as folder:
-        place = {"WORLD_SIZE": count, "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
-        running = []
-        for rank in range(count):
-            told = {**place, "RANK": rank, "LOCAL_RANK": rank}
-            before = dying[1] if dying is not None and dying[0] == rank else ""
-            files = [Path(folder, f"{rank}.{name}") for name in ("out", "error")]
-            process = context.Process(target=_run, args=(commands, told, before, *files))
-            process.start()
-            running.append((process, files))
-        for process, _ in running:
-            process.join(timeout=300)
-        return [
-            Ended(process.exitcode, *(path.read_text() for path in files))
-            for process, files in running
-        ]
+    def n_ended(self, why: str) -> int:
+        """How many workers were killed for one reason."""
+        return len(list(self.folder.glob(f"{why}-*")))
 
 
-def _run(
-    commands: list[list[str]], place: dict[str, object], before: str, out: Path, error: Path
-) -> None:
-    """What each of the processes does."""
-    sys.stdout, sys.stderr = out.open("w"), error.open("w")
-    os.environ.update({name: str(value) for name, value in place.items()})
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    from tdabias_cli.main import run
+def end_this_worker(why: str) -> None:
+    """Kill the process, if it is a worker and no other was killed for that reason before."""
+    if _ENDED not in os.environ:
+        return
+    folder = Path(os.environ[_ENDED])
+    if not list(folder.glob(f"{why}-*")):
+        (folder / f"{why}-{os.getpid()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    exec(before)
-    status = max(run(arguments) for arguments in commands)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    sys.exit(status)
+
+def to_the_first(patterns: np.ndarray, places: Sequence[TokenPlaces]) -> np.ndarray:
+    """The attention that every head pays to the first token, from all and from the last one."""
+    end_this_worker("to_the_first")
+    return np.stack([patterns[..., 0].sum(2), patterns[:, :, -1, 0]], axis=-1)
 
 
 def results(folder: Path) -> dict[str, bytes]:

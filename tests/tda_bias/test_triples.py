@@ -465,11 +465,12 @@ def test_the_environment_names_the_file_of_blanks_too(tmp_path, monkeypatch):
     assert comes_from_hub("stereoset", "intrasentence")
 
 
-def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
+@pytest.mark.parametrize(("name", "delimiter"), [("own.csv", ","), ("own.tsv", "\t")])
+def test_blanks_are_read_from_a_table_as_from_json_lines(name, delimiter, tmp_path):
     (lines,), _ = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
-    path = tmp_path / "own.csv"
+    path = tmp_path / name
     with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, BLANK_ITEM)
+        table = csv.DictWriter(file, BLANK_ITEM, delimiter=delimiter)
         table.writeheader()
         table.writerow(BLANK_ITEM)
         table.writerow({**BLANK_ITEM, "id": "", "target": "baker"})

@@ -9,9 +9,11 @@ from hypothesis.extra.numpy import arrays
 from tda_bias.types import InputError
 from tests.support.golden import GOLDEN
 from unqover.bias import (
+    SCALES,
     Membership,
     aggregates,
     comparative,
+    compared,
     factorial,
     scores,
     sums,
@@ -103,6 +105,24 @@ def test_what_ignores_the_polarity_cancels_in_B(S, term):
 @given(probabilities, arrays(float, (3, 2, 2, 1), elements=st.floats(-1, 1)))
 def test_what_ignores_the_subject_cancels_in_C(S, term):
     np.testing.assert_allclose(comparative(S + term).C, comparative(S).C, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_preference_that_rounding_makes_is_none(scale):
+    rng = np.random.default_rng(0)
+    alike = np.repeat(-30 * rng.random((500, 2, 2, 1)), 2, axis=-1)
+    rounded = alike * (1 + 3e-7 * rng.choice([-1, 1], alike.shape))
+    assert (comparative(scores(rounded, scale)).C != 0).any()
+    assert (compared(rounded, scale).C == 0).all()
+    # Whatever is larger stays as it was, to the last digit.
+    different = rounded + 0.01 * rng.normal(size=alike.shape)
+    expected = comparative(scores(different, scale)).C
+    found = compared(different, scale).C
+    np.testing.assert_array_equal(found[found != 0], expected[found != 0])
+    assert (np.abs(expected[found == 0]) < 1e-4).all()
+    assert np.mean(found == 0) < 0.05
+    undefined = np.where(np.arange(500)[:, None, None, None] == 3, np.nan, different)
+    assert np.isnan(compared(undefined, scale).C).nonzero()[0].tolist() == [3]
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

@@ -11,7 +11,8 @@ import pytest
 from tda_bias.models.requests import Request, continuations
 from tda_bias.models.scored import Block, as_arrays, cut, from_arrays, read_blocks, scored
 from tda_bias.models.scoring import Scorer
-from tda_bias.store.cache import Cache, Shard
+from tda_bias.store.cache import Cache
+from tda_bias.store.shares import Shard
 from tda_bias.types import InputError, ShareDone
 from tests.support.literal import continuation
 
@@ -188,9 +189,9 @@ def test_processes_share_the_blocks_and_one_gathers(ask, model, tmp_path, times_
     times_read.clear()
     told = []
     for index in range(2):
-        team = Shard(index, 2)
+        shard = Shard(index, 2)
         with pytest.raises(ShareDone):
-            ask(cache=partial(Cache, tmp_path, team=team), progress=lambda *of: told.append(of))
+            ask(cache=partial(Cache, tmp_path, shard=shard), progress=lambda *of: told.append(of))
     assert sorted(times_read) == [1, 2, 2]
     assert max(told) < (5, 5)
     assert_same(ask(), alone)

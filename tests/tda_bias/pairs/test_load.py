@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import datasets
 import pytest
@@ -63,6 +64,13 @@ def test_a_users_file_is_read(tmp_path):
     assert [pair.id for pair in read.pairs] == ["7", "8"]
     assert read.pairs[0].texts()[0] == "So: The cook said he"
     assert read.revision.startswith("blake2b-")
+
+
+def test_pairs_are_read_from_a_table_with_tabs_as_from_json_lines(tmp_path):
+    (expected,) = load_pairs(write_lines(tmp_path, USER_PAIR)).pairs
+    table = ["\t".join(map(str, row)) for row in (USER_PAIR, USER_PAIR.values())]
+    (read,) = load_pairs(write_lines(tmp_path, *table, name="pairs.tsv")).pairs
+    assert replace(read, source="") == replace(expected, source="")
 
 
 def test_pairs_of_ones_own_with_the_name_of_a_published_set_are_refused(tmp_path):

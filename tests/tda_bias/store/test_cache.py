@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tda_bias.store.cache import Cache, Part, Shard, ShareDone, shares, texts_hash
+from tda_bias.store.cache import Cache, Part, texts_hash
 from tda_bias.store.files import locked
-from tda_bias.types import InputError
+from tda_bias.store.shares import Shard, shares
+from tda_bias.types import InputError, ShareDone
 
 ARRAYS = {"q": np.arange(3.0)}
 
@@ -165,28 +164,9 @@ def gathered(folder, computed: list[str] | None = None) -> list[list[float]]:
 
 
 def shard(folder, index: int, count: int, computed: list[str] | None = None) -> None:
-    cache = Cache(folder, {"model": "m"}, team=Shard(index, count))
+    cache = Cache(folder, {"model": "m"}, shard=Shard(index, count))
     with pytest.raises(ShareDone, match=f"Shard {index + 1}/{count} is done"):
         list(cache.each(parts(computed)))
-
-
-# -- shares --
-
-
-@given(costs=st.lists(st.floats(0, 1e6), max_size=40), count=st.integers(1, 9))
-def test_every_piece_belongs_to_one_share_and_none_is_much_larger(costs, count):
-    spread = shares(costs, count)
-    assert len(spread) == count
-    assert sorted(piece for own in spread for piece in own) == list(range(len(costs)))
-    loads = [sum(costs[piece] for piece in own) for own in spread]
-    largest = max(costs, default=0.0)
-    assert max(loads) <= min(loads) + largest * (1 + 1e-9)
-
-
-def test_the_largest_pieces_come_first_and_equal_ones_in_their_order():
-    assert shares([1, 5, 3, 3, 1], 2) == [[0, 1, 4], [2, 3]]
-    assert shares([3, 3, 2, 2, 2], 2) == [[0, 2, 4], [1, 3]]
-    assert shares([1.0] * 5, 3) == [[0, 3], [1, 4], [2]]
 
 
 # -- shards --
@@ -194,7 +174,7 @@ def test_the_largest_pieces_come_first_and_equal_ones_in_their_order():
 
 def test_processes_need_a_folder_to_share():
     with pytest.raises(ValueError, match="processes share the parts of a folder"):
-        Cache(None, {}, team=Shard(0, 2))
+        Cache(None, {}, shard=Shard(0, 2))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
@@ -226,7 +206,7 @@ def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
     costs = [part.cost for part in parts()]
     assert told == [(done, sum(costs)) for done in accumulate(costs)]
     told.clear()
-    cache = Cache(tmp_path, {"model": "m"}, team=Shard(0, 3))
+    cache = Cache(tmp_path, {"model": "m"}, shard=Shard(0, 3))
     with pytest.raises(ShareDone):
         list(cache.each(parts(), progress=lambda *counts: told.append(counts)))
     share = [costs[number] for number in shares(costs, 3)[0]]
@@ -236,7 +216,7 @@ def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
 def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
     """What other parts are made of, as the rankings of ``debias``."""
     computed: list[str] = []
-    cache = Cache(tmp_path, {"model": "m"}, team=Shard(1, 2))
+    cache = Cache(tmp_path, {"model": "m"}, shard=Shard(1, 2))
     cache.prepare(parts(computed))
     assert 0 < len(computed) < len(NAMES)
     own = set(computed)
@@ -256,7 +236,9 @@ sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from tests.tda_bias.store.test_cache import parts
 from tda_bias.store.files import locked
-from tda_bias.store.cache import Cache, Part, Shard, ShareDone
+from tda_bias.store.cache import Cache, Part
+from tda_bias.store.shares import Shard
+from tda_bias.types import ShareDone
 
 folder, index = Path(sys.argv[1]), int(sys.argv[2])
 
@@ -268,7 +250,7 @@ def slowly(part):
     return Part(part.name, part.cost, part.depends_on, compute)
 
 with locked(folder, f"{index + 1}-of-3"):
-    cache = Cache(folder / "parts", {"model": "m"}, team=Shard(index, 3))
+    cache = Cache(folder / "parts", {"model": "m"}, shard=Shard(index, 3))
     try:
         list(cache.each([slowly(part) for part in parts()]))
     except ShareDone:
