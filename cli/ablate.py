@@ -233,7 +233,8 @@ def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     refuse_other_weights(model, record)
     twins = texts.twins if settings.curve or "beta" in settings.outcomes else None
     told = told_apart(model.token_ids, texts.items, twins)
-    for remark in told.remarks:
+    read = [text for triple in told.triples for text in triple.texts()]
+    for remark in told.remarks + model.special_remarks(read):
         say(settings.console, remark)
     return Ablator(
         model,

@@ -81,8 +81,11 @@ def score_preferences(
         np.concatenate([arrays[name] for arrays in read]) for name in ("log_prob", "continued")
     )
     inputs = _inputs(model, words.words, templates)
+    of_classes = chain.from_iterable(classes.classes.values())
+    texts = [*words.words, *(template.text for template in templates), *of_classes]
     record = PreferencesRecord(
         model=model_record(model, weights=weights),
+        remarks=model.special_remarks(texts),
         read_config=config,
         words=_words_record(model, words, templates, classes, listed),
         read=ReadRecord(

@@ -82,8 +82,14 @@ def ask_questions(
         mass[index] = arrays["mass"][:, None]
         n_tokens[template, design.first[pairs]] = arrays["n_tokens"][:, 0]
         n_tokens[template, design.second[pairs]] = arrays["n_tokens"][:, 1]
+    spelled = [
+        *(f"{one.name}, {one.adjective}" for one in design.subjects),
+        *(f"{one.says}, {one.antonym}" for one in design.attributes),
+        *(template.name for template in design.templates),
+    ]
     record = AnswersRecord(
         model=model_record(model, weights=weights),
+        remarks=model.special_remarks(spelled),
         ask=how,
         design=design.record,
         questions=design.n_questions,

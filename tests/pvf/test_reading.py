@@ -150,6 +150,17 @@ def test_the_batch_size_changes_nothing(tiny_lm, kind, some_words, some_template
     np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
 
 
+def test_special_tokens_in_a_template_are_said(tiny_lm, some_words, some_classes):
+    model = tiny_lm("gpt2")
+    (special, *_) = {*model.tokenizer.all_special_tokens} - {model.tokenizer.unk_token}
+    for text, n in (("The [X] said that [Y]", 0), (f"The [X] said {special} [Y]", 1)):
+        found = score_preferences(model, some_words, [Template(text, 1)], some_classes)
+        assert len(found.record.remarks) == n
+    assert found.record.remarks[0].startswith(
+        f"1 text holds special tokens of the tokenizer ({special})"
+    )
+
+
 def test_words_with_the_same_tokens_count_once_and_in_two_classes_not(tiny_lm, some_words):
     model = tiny_lm("bert")
     classes = WordClasses("c", "test", {"a": ("he", "He", "man"), "b": ("she", "Man")}, ())

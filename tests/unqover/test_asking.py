@@ -72,6 +72,17 @@ def test_batch_size_changes_nothing(tiny_lm, few, kind):
     np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
 
 
+def test_special_tokens_in_an_attribute_are_said(tiny_lm, few):
+    model = tiny_lm("llama", max_position_embeddings=512)
+    (special, *_) = {*model.tokenizer.all_special_tokens} - {model.tokenizer.unk_token}
+    first, *others = few.attributes
+    spelled = replace(first, says=f"{first.says} {special}")
+    for attributes, n in ((few.attributes, 0), ((spelled, *others), 1)):
+        found = ask_questions(model, replace(few, attributes=attributes))
+        assert len(found.record.remarks) == n
+    assert found.record.remarks[0].startswith("1 text holds special tokens of the tokenizer (")
+
+
 def test_mass_is_that_of_the_names_before_the_full_stop(tiny_lm, few):
     model = tiny_lm("gpt2", n_positions=512)
     found = ask_questions(model, few, config=AskConfig(ask="question"))

@@ -124,6 +124,9 @@ def bbq_scores(
         controls,
         config,
         model=model_record(model, weights=model.weight_hash()),
+        remarks=model.special_remarks(
+            [text for item in asked.items for text in (item.context, item.question, *item.answers)]
+        ),
         kind=model.kind,
         ask=way_to_ask(model, config),
     )

@@ -1,5 +1,6 @@
 """BBQ's questions put to models: every number against plain forward passes of whole texts."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -172,6 +173,16 @@ def test_the_result_has_a_score_and_a_cluster_for_every_item(causal, asked, tmp_
     assert (tmp_path / "run" / "answers.jsonl").read_text().count("\n") == len(asked.items)
     row = result.value("s_AMB", "ambiguous", scoring="mean")
     assert row["scoring"] == "mean"
+
+
+def test_special_tokens_in_an_answer_are_said(causal, asked):
+    (special, *_) = {*causal.tokenizer.all_special_tokens} - {causal.tokenizer.unk_token}
+    assert bbq_scores(causal, asked).record.remarks == ()
+    first, *others = asked.items
+    spelled = replace(first, question=f"{first.question} {special}")
+    found = bbq_scores(causal, replace(asked, items=(spelled, *others)))
+    (remark,) = found.record.remarks
+    assert remark.startswith("1 text holds special tokens of the tokenizer (")
 
 
 def test_prompts_speak_the_language_of_the_items():
