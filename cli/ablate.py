@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from tda_bias.config import BatchOption, CurveConfig, StudyConfig
+from tda_bias.config import ARunEach, BatchOption, CurveConfig, StudyConfig
 from tda_bias.show.terminal import say
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
@@ -66,7 +66,9 @@ class AblateSettings(
     model: Annotated[ModelName | None, Changes.NOTHING] = Field(
         None, description="where the run's model is now (default: where it was)"
     )
-    category: str | None = Field(None, description="which category, of a run with several")
+    category: Annotated[str | None, ARunEach] = Field(
+        None, description="which category, of a run with several; several with commas, a run each"
+    )
     ablation: Ablation = Field("mean", description="an ablated head writes its mean, or nothing")
     outcome: Annotated[str, Changes.TABLES] = Field(
         "beta,log_odds",

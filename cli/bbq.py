@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
+from tda_bias.config import InOneRun
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.types import MAX_COUNT
@@ -17,15 +18,7 @@ from unqover.config import BBQConfig
 
 from .loading import Texts, reach_hub_for
 from .run import Work
-from .settings import (
-    ModelName,
-    Out,
-    PlacementSettings,
-    Several,
-    SharedRunSettings,
-    folder_name,
-    part_of,
-)
+from .settings import ModelName, Out, PlacementSettings, SharedRunSettings, folder_name, part_of
 
 if TYPE_CHECKING:
     from unqover.bbq.result import BBQScores
@@ -44,8 +37,8 @@ class BBQSettings(PlacementSettings, BBQConfig, SharedRunSettings):
         description="score the answers of this file, without a model: JSON Lines of category, "
         "example_id and answer (0, 1, 2 or a text), or samples that lm_eval logged",
     )
-    category: Annotated[tuple[str, ...], Several] = Field(
-        (), description="only this category, as religion; may be given several times"
+    category: Annotated[tuple[str, ...], InOneRun] = Field(
+        (), description="only this category, as religion; several with commas, in one run"
     )
     language: Language = Field(
         "en", description="of the items: en (BBQ), es (EsBBQ), ca (CaBBQ), ko (KoBBQ), nl or tr"

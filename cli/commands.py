@@ -5,7 +5,7 @@ Nothing of a command is imported before it is asked for.
 
 from __future__ import annotations
 
-from .spec import Form, Spec
+from .spec import Audited, Form, Spec
 
 _HEADS = "--model smollm2-135m --category gender --data starter"
 _RUN = "runs/smollm2-135m/gender"
@@ -25,9 +25,16 @@ PANELS = {
                     load="tda_bias.heads.result:HeadBias.load",
                     shown="tda_bias.heads.shown:shown",
                     kept="groups",
+                    outcomes="tda_bias.heads.outcomes:heads_outcomes",
                 )
             },
             instead={"dry_run": ".heads:dry_run"},
+            audited=Audited(
+                "category",
+                takes=frozenset({"data"}),
+                quick={"limit": 3, "n_permutations": 999, "keep_patterns": 2},
+                less="all but 3 triples of each target, and 9000 of 9999 permutations",
+            ),
         ),
         Spec(
             "stereoset",
@@ -42,6 +49,7 @@ PANELS = {
                     unit="triples",
                     load="tda_bias.scores.stereoset_scores:StereoSetScores.load",
                     shown="tda_bias.scores.shown:shown",
+                    outcomes="tda_bias.scores.outcomes:stereoset_outcomes",
                 ),
                 "stereoset intrasentence": Form(
                     texts=".stereoset:sentences",
@@ -50,15 +58,22 @@ PANELS = {
                     unit="sentences",
                     load="tda_bias.scores.stereoset_scores:SentenceScores.load",
                     shown="tda_bias.scores.shown:sentences_shown",
+                    outcomes="tda_bias.scores.outcomes:sentence_outcomes",
                 ),
             },
+            audited=Audited(
+                "category",
+                takes=frozenset({"data"}),
+                quick={"limit": 3},
+                less="all but 3 triples of each target",
+            ),
         ),
         Spec(
             "pairs",
             "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
             "own.",
             settings=".pairs:PairsSettings",
-            example="tdabias pairs --model smollm2-135m --set winogender --limit 4",
+            example="tdabias pairs --model smollm2-135m --pairs winogender --limit 4",
             forms={
                 "pairs": Form(
                     texts=".pairs:texts",
@@ -67,8 +82,14 @@ PANELS = {
                     unit="pairs",
                     load="tda_bias.scores.pair_scores:PairSetScores.load",
                     shown="tda_bias.scores.pairs_shown:shown",
+                    outcomes="tda_bias.scores.outcomes:pairs_outcomes",
                 )
             },
+            audited=Audited(
+                runs=({"pairs": "crows"}, {"pairs": "winobias"}, {"pairs": "winogender"}),
+                quick={"limit": 5},
+                less="all but 5 pairs of each group",
+            ),
         ),
         Spec(
             "pvf",
@@ -77,7 +98,19 @@ PANELS = {
             settings=".pvf:PvfSettings",
             example="tdabias pvf --model smollm2-135m --attribute pronouns --top 3",
             run=".pvf:pvf",
-            forms={"pvf": Form(load="pvf.report:load_report", shown="pvf.shown:shown")},
+            forms={
+                "pvf": Form(
+                    load="pvf.report:load_report",
+                    shown="pvf.shown:shown",
+                    outcomes="pvf.outcomes:pvf_outcomes",
+                )
+            },
+            audited=Audited(
+                "attribute",
+                named={"gender": "gender", "race": "race", "religion": "religion"},
+                quick={"words": "winogender"},
+                less="half of the occupations",
+            ),
         ),
         Spec(
             "unqover",
@@ -91,6 +124,7 @@ PANELS = {
                     compute=".unqover:compute",
                     load="unqover.report:load_report",
                     shown="unqover.shown:shown",
+                    outcomes="unqover.outcomes:unqover_outcomes",
                 )
             },
         ),
@@ -105,8 +139,19 @@ PANELS = {
                     compute=".bbq:compute",
                     load="unqover.bbq.result:BBQScores.load",
                     shown="unqover.bbq.shown:shown",
+                    outcomes="unqover.bbq.outcomes:bbq_outcomes",
                 )
             },
+            audited=Audited(
+                "category",
+                named={
+                    "gender": "Gender_identity",
+                    "race": "Race_ethnicity",
+                    "religion": "Religion",
+                },
+                quick={"limit": 60},
+                less="all but 60 items",
+            ),
         ),
     ),
     "Test": (
@@ -213,6 +258,7 @@ PANELS = {
                     compute=".compare:models",
                     load="tda_bias.comparison.models:ModelComparison.load",
                     shown="tda_bias.comparison.shown:shown",
+                    outcomes="tda_bias.comparison.outcomes:comparison_outcomes",
                 ),
                 "compare heads": Form(
                     texts=".compare:runs",
@@ -242,6 +288,13 @@ PANELS = {
         ),
     ),
     "Read": (
+        Spec(
+            "audit",
+            "Measure a model in every way there is for it, and write the page.",
+            settings=".audit:AuditSettings",
+            example="tdabias audit --model smollm2-135m --category gender,profession --quick",
+            run=".audit:audit",
+        ),
         Spec(
             "report",
             "Write one page that opens anywhere: findings, map of heads, texts, figures, tables.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.config import CompareConfig, WithCommas
+from tda_bias.config import ARunEach, CompareConfig, WithCommas
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
 from tda_bias.sources import text_comes_from_hub
@@ -97,8 +97,10 @@ class CompareSettings(
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this target of the triples (held-out ones); several times"
     )
-    category: str | None = Field(
-        None, description="of the triples (default: the preset's), or of runs with several"
+    category: Annotated[str | None, ARunEach] = Field(
+        None,
+        description="of the triples (default: the preset's), or of runs with several; several with "
+        "commas, a run each",
     )
     rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence", description="which map of two runs is compared"

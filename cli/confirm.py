@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from tda_bias.config import ConfirmConfig
-from tda_bias.show.text import Finding, report_of
+from tda_bias.config import ARunEach, ConfirmConfig
+from tda_bias.show.text import Finding, about_run, report_of
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError
@@ -34,7 +34,9 @@ class ConfirmSettings(ConfirmConfig, OutputSettings):
     run: Annotated[Path, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
     )
-    category: str | None = Field(None, description="which category, of a run with several")
+    category: Annotated[str | None, ARunEach] = Field(
+        None, description="which category, of a run with several; several with commas, a run each"
+    )
     data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
@@ -77,7 +79,7 @@ def _on_other_half(
     refuse_options(settings, {"twins"}, "is read with --data alone")
 
     from tda_bias.heads.confirmation import confirmation, saved_groups
-    from tda_bias.heads.confirmation_finding import confirmation_finding
+    from tda_bias.heads.confirmation_finding import confirmation_brief, confirmation_finding
     from tda_bias.heads.finding import weights_said
 
     result = confirmation(
@@ -95,7 +97,8 @@ def _on_other_half(
     summary = {**numbers, **result.record, "title": title}
     several = f" --category {quote(category)}" if len(run.categories) > 1 else ""
     next_ = (f"tdabias ablate {quote(str(settings.run))}{several}", report_of(settings.run))
-    found = confirmation_finding(result).then(*next_)
+    brief = confirmation_brief(result, about_run(run.record, category))
+    found = confirmation_finding(result).led_by(brief).then(*next_)
     return _saved(work, run.record.model, found, summary, result.heads)
 
 
@@ -107,7 +110,7 @@ def _on_other_data(
     refuse_options(settings, others, "is that of the run with --data")
 
     from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
-    from tda_bias.heads.confirmation_finding import other_data_finding
+    from tda_bias.heads.confirmation_finding import other_data_brief, other_data_finding
 
     if run.record.settings.get("pairs"):
         raise InputError(
@@ -122,7 +125,7 @@ def _on_other_data(
     of_run |= {"shard": None, "cluster": None}
     of_run |= {"data": data, "category": category, "group": (), "limit": None}
     of_run |= {"twins": _twins(settings, run), "untrained": False, "placebo": "none"}
-    other = completed("heads", validated(HeadsSettings, of_run), shared=False)
+    other = completed("heads", validated(HeadsSettings, of_run), shared=False, models=work.models)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     summary = {
         "data": data,
@@ -131,7 +134,8 @@ def _on_other_data(
         "confirmed": int((table["p_holm"] < 0.05).sum()),
         "title": f"{category} · chosen in the run, tested on {data}",
     }
-    found = other_data_finding(table, data).then(report_of(settings.run))
+    brief = other_data_brief(table, about_run(other.record, category, "other data"))
+    found = other_data_finding(table, data).led_by(brief).then(report_of(settings.run))
     return _saved(work, run.record.model, found, summary, table)
 
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from tda_bias.config import BatchOption, CrossrefConfig, HeadCrossrefConfig, ItemCrossrefConfig
+from tda_bias.config import (
+    ARunEach,
+    BatchOption,
+    CrossrefConfig,
+    HeadCrossrefConfig,
+    ItemCrossrefConfig,
+)
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
@@ -85,8 +91,10 @@ class CrossrefSettings(
         description="a model with published rankings of its heads, for example gpt2: compare the "
         "run's map with them",
     )
-    category: str | None = Field(
-        None, description="with --by heads: which category, of a run with several"
+    category: Annotated[str | None, ARunEach] = Field(
+        None,
+        description="with --by heads: which category, of a run with several; several with commas, "
+        "a run each",
     )
     limit: int | None = Field(
         None,

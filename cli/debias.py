@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model
 from rich.console import Console
 
-from tda_bias.config import Config, WithCommas
+from tda_bias.config import ARunEach, Config, WithCommas
 from tda_bias.debias.protocol import PRESETS, Protocol, protocol_of
 from tda_bias.pairs import PairSet
 from tda_bias.show.alike import refuse_all_alike
@@ -69,8 +69,9 @@ class DebiasSettings(
 ):
     """Options of ``tdabias debias``."""
 
-    category: str = Field(
-        description="gender, profession, race, religion, or one of your own file's"
+    category: Annotated[str, ARunEach] = Field(
+        description="gender, profession, race, religion, or one of your own file's; several with "
+        "commas, a run each"
     )
     data: str = Field("stereoset", description="stereoset (the hub), starter, or a file of triples")
     preset: Literal["smoke", "full"] = Field(

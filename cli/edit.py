@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from tda_bias.config import BatchOption
+from tda_bias.config import ARunEach, BatchOption
 from tda_bias.show.output import Output
 from tda_bias.show.text import Finding, counted, data_option
 from tda_bias.store.files import to_json, write_text
@@ -81,7 +81,9 @@ class EditSettings(BatchOption, DeviceOption, OutputSettings):
         description="of a run: instead of the chosen heads as many random ones of their layers, a "
         "control",
     )
-    category: str | None = Field(None, description="of a run with several")
+    category: Annotated[str | None, ARunEach] = Field(
+        None, description="of a run with several; several with commas, an edit each"
+    )
     rank_by: RankBy | None = Field(None, description="the map that ranks (default: the run's)")
     data: str | None = Field(
         None,

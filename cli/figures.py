@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.config import HeadBiasConfig
+from tda_bias.config import ARunEach, HeadBiasConfig
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
@@ -120,8 +120,10 @@ def catalogue() -> tuple[Entry, ...]:
 class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
     """Settings of ``tdabias reproduce``; defaults are what the head paper did."""
 
-    category: str = Field(
-        "all", description="gender, profession, race or religion, one of your own file's, or all"
+    category: Annotated[str, ARunEach] = Field(
+        "all",
+        description="gender, profession, race or religion, one of your own file's, or all; several "
+        "with commas, a page each",
     )
     pvalue: Annotated[PValue, Changes.TABLES] = Field(
         "paper", description="which p-value the q columns use"

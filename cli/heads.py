@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tda_bias.config import HeadBiasConfig
+from tda_bias.config import ARunEach, HeadBiasConfig
 from tda_bias.pairs import SETS, pair_triples
 from tda_bias.show.output import Output
 from tda_bias.show.table import TableSpec
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
     """Every setting of ``tdabias heads``."""
 
-    category: str | None = Field(  # type: ignore[assignment]
+    category: Annotated[str | None, ARunEach] = Field(  # type: ignore[assignment]
         None,
-        description="gender, profession, race or religion, one of your own file's, or all; "
-        "required without --pairs",
+        description="gender, profession, race or religion, one of your own file's, or all; several "
+        "with commas, a run each; required without --pairs",
     )
     pairs: str | None = Field(
         None,
@@ -132,7 +132,8 @@ def compute(settings: HeadsSettings, texts: Texts, work: Work) -> HeadBias:
     for where, reader, triples, twins in runs():
         inside = work.inside(where, kept="groups")
         with stage(done):
-            results.append(_computed(settings, inside, reader, triples, twins))
+            some = texts.some("triple") if where == folder else ""
+            results.append(_computed(settings, inside, reader, triples, twins, some))
     if done:
         raise done[-1]
     return results[0]
@@ -144,13 +145,14 @@ def _computed(
     model: LoadedModel,
     triples: list[Triple],
     twins: Twins | None,
+    some: str,
 ) -> HeadBias:
     """The result of a model, saved with the patterns that `tdabias report` shows."""
     from tda_bias.heads.head_bias import head_bias
     from tda_bias.heads.items import example_pattern, kept_patterns
 
     title = f"{model.name} · {settings.subject}"
-    with work.progress(title, "texts") as progress:
+    with work.progress(title + some, "texts") as progress:
         result = head_bias(
             model,
             triples,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from tda_bias.models.packaged import PACKAGED
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
-from tda_bias.show.text import is_path
+from tda_bias.show.text import counted, is_path
 from tda_bias.store.record import DataRecord, RunRecord
 from tda_bias.triples import Source, comes_from_hub, read_triples
 from tda_bias.twins import Twins, twins_in
@@ -100,6 +101,33 @@ def loaded(load: Callable[..., M], name: str, **how: Any) -> M:
     return load(name, **how)
 
 
+@dataclass(frozen=True)
+class Models:
+    """Models that runs of one command share: each is loaded once."""
+
+    _loaded: dict[Any, Any] = field(default_factory=dict)
+
+    def language_model(
+        self, name: str, settings: DeviceOption, console: Console, **options: Any
+    ) -> LanguageModel:
+        """``language_model``, unless it is loaded already."""
+        load = partial(language_model, name, settings, console, **options)
+        loaded: LanguageModel = self._once((name, *sorted(options.items())), load)
+        return loaded
+
+    def hooked_model(self, name: str, settings: DeviceOption, console: Console) -> LoadedModel:
+        """``hooked_model``, unless it is loaded already."""
+        loaded: LoadedModel = self._once(
+            (name, "hooked"), partial(hooked_model, name, settings, console)
+        )
+        return loaded
+
+    def _once(self, key: Any, load: Callable[[], Any]) -> Any:
+        if key not in self._loaded:
+            self._loaded[key] = load()
+        return self._loaded[key]
+
+
 @contextmanager
 def _loading(name: str, console: Console) -> Iterator[None]:
     """Say that a model is loaded."""
@@ -117,12 +145,19 @@ class Texts:
     items: Any
     record: DataRecord
     options: Mapping[str, Any] = field(default_factory=dict)  # what goes with the items: twins
+    whole: int | None = None  # items of the category in the source, where only some are read
 
     @property
     def twins(self) -> Twins | None:
         """Twins of the items."""
         twins: Twins | None = self.options.get("twins")
         return twins
+
+    def some(self, noun: str) -> str:
+        """How many of all are read, after a title: `` · 240 of 1061 triples``; empty for all."""
+        if self.whole is None or len(self.items) == self.whole:
+            return ""
+        return f" · {len(self.items)} of {counted(self.whole, noun)}"
 
 
 def triples_asked(settings: Any) -> Texts:
@@ -131,7 +166,8 @@ def triples_asked(settings: Any) -> Texts:
     source, category = read_triples(settings.data), str(settings.category)
     triples = source.chosen(category=category, groups=settings.group, limit=settings.limit)
     twins = _twins(source, triples, settings)
-    return Texts(triples, source.record(category), {"twins": twins})
+    whole = len(source.chosen(category=category))
+    return Texts(triples, source.record(category), {"twins": twins}, whole=whole)
 
 
 def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:

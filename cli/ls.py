@@ -115,7 +115,7 @@ def data() -> pd.DataFrame:
 
     names = {
         ("heads, stereoset, twins", "--data"): ("starter", "stereoset"),
-        ("pairs", "--set"): SETS,
+        ("heads, pairs, compare", "--pairs"): SETS,
         ("pvf", "--attribute"): packaged("classes.yaml"),
         ("pvf", "--words"): packaged("words.yaml"),
         ("unqover", "--class"): NAMED,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 INTERRUPTED = 130
 
@@ -44,6 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     from tda_bias.types import ShareDone
 
+    from .errors import expected
     from .program import program
 
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -60,44 +59,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
             errors.print(str(done))
         return 0
     except Exception as error:
-        message = _message(error)
+        message = expected(error)
         if message is None or _signals:
             raise
         errors.print(f"Error: {_printable(message)}")
         return 2
-
-
-def _message(error: Exception) -> str | None:
-    """The line for a person about an error; None if it is a mistake of the program."""
-    from tda_bias.types import InputError
-
-    if isinstance(error, InputError):
-        return str(error)
-    if hasattr(error, "format_message"):  # of the click that typer uses, its own or another
-        return str(error.format_message()) + _option_for_argument(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.strerror}: {error.filename}"[:400]
-    if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be loaded
-        return "out of memory on the accelerator; lower --batch-size"
-    return None
-
-
-# Options whose values stand in the place of an argument most often, the likeliest first.
-_MEANT = ("set_", "model", "attribute", "category")
-
-
-def _option_for_argument(error: Any) -> str:
-    """The option to use for an argument that a command does not take."""
-    found = re.search(r"unexpected extra argument\S* \((\S+?)[ )]", error.format_message())
-    context = getattr(error, "ctx", None)
-    if found is None or context is None:
-        return ""
-    options = context.command.params
-    if any(option.param_type_name == "argument" for option in options):
-        return ""
-    flags = {option.name: option.opts[0] for option in options}
-    lacking = [name for name in _MEANT if name in flags and not context.params.get(name)]
-    return f"; options have names: {flags[lacking[0]]} {found[1]}" if lacking else ""
 
 
 def _printable(text: str) -> str:

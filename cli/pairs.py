@@ -27,8 +27,7 @@ from .settings import (
 class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRunSettings):
     """Settings of ``tdabias pairs``."""
 
-    set_: Annotated[str, Changes.NOTHING] = Field(
-        alias="set",
+    pairs: Annotated[str, Changes.NOTHING] = Field(
         description="crows, winobias, winogender, blimp, crows-fr, crows-nl, crows-en-revised, or "
         "a file of your pairs (JSON Lines, CSV or TSV: id, group, more, less)",
     )
@@ -45,30 +44,30 @@ class PairsSettings(ModelOption, DtypeOption, LimitOption, PairsConfig, SharedRu
     @model_validator(mode="before")
     @classmethod
     def _own_pairs_are_a_set(cls, values: Any) -> Any:
-        if values.get("set") is None and values.get("data") is not None:
+        if values.get("pairs") is None and values.get("data") is not None:
             raise ValueError(
-                "`data` says where a named set is read, and `set` is missing; give a file of your "
-                f"own pairs to --set; got --data {values['data']}"
+                "`data` says where a named set is read, and `pairs` is missing; give a file of "
+                f"your own pairs to --pairs; got --data {values['data']}"
             )
         return values
 
     @property
     def subject(self) -> str:
         """The name of the set of pairs, or of its file."""
-        return self.set_ if self.set_ in SETS else Path(self.set_).stem
+        return self.pairs if self.pairs in SETS else Path(self.pairs).stem
 
     @property
     def folder(self) -> Path:
         """Folder of the files."""
-        by_default = Path("runs") / folder_name(self.model) / f"pairs-{Path(self.set_).stem}"
+        by_default = Path("runs") / folder_name(self.model) / f"pairs-{Path(self.pairs).stem}"
         return self.out or by_default
 
 
 def texts(settings: PairsSettings) -> Texts:
     """The pairs that are asked for."""
-    if settings.set_ not in SETS and not Path(settings.set_).is_file():
+    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
         raise InputError(
-            f"`set` must be one of {', '.join(SETS)}, or a readable file; got {settings.set_!r}"
+            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
         )
-    read = pairs_of(settings, settings.set_, settings.data)
+    read = pairs_of(settings, settings.pairs, settings.data)
     return Texts(read, read.record)

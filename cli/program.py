@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from tda_bias.show.output import print_each
 from tda_bias.show.terminal import say
 
 from .commands import PANELS, PARTS, SPECS
@@ -46,10 +47,9 @@ def _function(spec: Spec) -> Callable[..., None]:
     from .run import perform
 
     def does(settings: Any) -> None:
-        output = perform(spec, settings)
-        output.print(settings)
-        if output.failures:
-            say(settings.console, f"Failed: {', '.join(output.failures)}.")
+        failures = print_each(perform(spec, settings), settings)
+        if failures:
+            say(settings.console, f"Failed: {', '.join(failures)}.")
             raise typer.Exit(1)
 
     return taking(imported(spec.settings), does, file=imported(spec.file) if spec.file else None)

@@ -21,19 +21,27 @@ from tda_bias.store.files import locked, prepare_folder
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import Result
-from tda_bias.store.run import refuse_other_run, refuse_run_of_another_command
+from tda_bias.store.run import Run, refuse_other_run, refuse_run_of_another_command
 from tda_bias.store.shares import Shard
 from tda_bias.types import InputError, ShareDone
 
 from .commands import FORMS
-from .loading import Texts, hooked_model, language_model, loaded, placement
-from .settings import KeptRunSettings, OutputSettings, RunSettings, SharedRunSettings, part_of
+from .loading import Models, Texts, loaded, placement
+from .settings import (
+    KeptRunSettings,
+    OutputSettings,
+    RunSettings,
+    SharedRunSettings,
+    by_category,
+    part_of,
+)
 from .spec import Form, Spec, imported
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tda_bias.models.load import LanguageModel, LoadedModel
+    from tda_bias.show.verdict import Outcome
     from tda_bias.store.cluster import Cluster
 
 M = TypeVar("M", bound="LanguageModel")
@@ -42,56 +50,139 @@ R = TypeVar("R", bound=Result)
 Moved = Callable[[int, int | None], None]
 
 
-def perform(spec: Spec, settings: Any) -> Output:
-    """Run a command: what it prints.
+def perform(
+    spec: Spec, settings: Any, *, models: Models | None = None
+) -> Iterator[tuple[str, Output]]:
+    """Run a command once for each category that is named: the category, and what is printed.
+
+    What is given for every run is read before the first one begins; ``models`` has those that are
+    loaded already.
 
     Raises:
         InputError: on anything that cannot be used, before a model is loaded where possible.
-        ShareDone: in a process that only shares the work.
+        ShareDone: in a process that only shares the work, once its shares of all runs are done.
     """
     _refuse_launcher(settings)
     instead = [place for switch, place in spec.instead.items() if getattr(settings, switch)]
-    if spec.run or instead:
-        output: Output = imported((*instead, spec.run)[0])(settings)
-        return output
-    name = settings.form if len(spec.forms) > 1 else spec.name
-    result = completed(name, settings)
-    output = shown(spec.forms[name], result, settings.folder, getattr(settings, "top", 10))
-    return replace(output, failures=settings.failures(result))
+    runs = by_category(settings)
+    function = (*instead, spec.run)[0]
+    asked = {} if function else {name: _asked(_form(spec, run), run) for name, run in runs.items()}
+    if len(runs) > 1:
+        for run in asked.values():
+            run.refuse_other()
+    models = models or Models()
+    done: list[ShareDone] = []
+    for category, run in runs.items():
+        output: Output | None = None
+        with stage(done), naming(category if len(runs) > 1 else ""):
+            output = imported(function)(run) if function else _output(asked[category], models)
+        if output is not None:
+            yield category, output
+    if done:
+        raise done[-1]
 
 
-def completed(name: str, settings: Any, *, shared: bool = True) -> Any:
+def completed(
+    name: str, settings: Any, *, shared: bool = True, models: Models | None = None
+) -> Any:
     """The result of a run of some form, saved in the folder of the settings.
 
-    ``shared`` says whether others share the work, where the settings ask for that.
+    ``shared`` says whether others share the work, where the settings ask for that; ``models`` has
+    those that other runs of the command have loaded.
 
     Raises:
         InputError, ShareDone: as ``perform``.
     """
+    return _result(_asked(name, settings), models or Models(), shared=shared)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run that is to be made, and what it reads."""
+
+    name: str  # of its form
+    settings: Any
+    texts: Any
+
+    @property
+    def data(self) -> DataRecord | None:
+        """Where its texts come from, if it has such."""
+        record = getattr(self.texts, "record", None)
+        return record if isinstance(record, DataRecord) else None
+
+    def refuse_other(self) -> None:
+        """Make sure that no finished run of something else is in the folder."""
+        _refuse_other(self.settings.folder, self.name, self.settings, self.data)
+
+
+def _form(spec: Spec, settings: Any) -> str:
+    return str(settings.form) if len(spec.forms) > 1 else spec.name
+
+
+def _asked(name: str, settings: Any) -> _Asked:
     form = FORMS[name]
-    texts: Any = imported(form.texts)(settings) if form.texts else None
-    record = getattr(texts, "record", None)
-    data = record if isinstance(record, DataRecord) else None
-    with working(settings, name, settings.folder, data=data, kept=form.kept, shared=shared) as work:
+    return _Asked(name, settings, imported(form.texts)(settings) if form.texts else None)
+
+
+def _output(run: _Asked, models: Models) -> Output:
+    settings, result = run.settings, _result(run, models)
+    output = shown(FORMS[run.name], result, settings.folder, getattr(settings, "top", 10))
+    return replace(output, failures=settings.failures(result))
+
+
+def _result(run: _Asked, models: Models, *, shared: bool = True) -> Any:
+    form, settings, folder = FORMS[run.name], run.settings, run.settings.folder
+    how: dict[str, Any] = {"data": run.data, "kept": form.kept, "shared": shared}
+    with working(settings, run.name, folder, models=models, **how) as work:
         if form.function:
-            return _measured(form, settings, texts, work)
-        return imported(form.compute)(settings, texts, work)
+            return _measured(form, settings, run.texts, work)
+        return imported(form.compute)(settings, run.texts, work)
+
+
+@contextmanager
+def naming(category: str) -> Iterator[None]:
+    """Say in messages about input which of several runs they are about."""
+    try:
+        yield
+    except InputError as error:
+        if not category:
+            raise
+        raise type(error)(f"category {category}: {error}") from error
 
 
 def _measured(form: Form, settings: Any, texts: Texts, work: Work) -> Any:
     """What a function of the library says of a model and texts, saved."""
     model, config = work.model(settings.model), part_of(settings, imported(form.config))
     function = imported(form.function)
-    with work.progress(f"{model.name} · {settings.subject}", form.unit) as progress:
+    some = texts.some(form.unit.removesuffix("s"))
+    with work.progress(f"{model.name} · {settings.subject}{some}", form.unit) as progress:
         how = {"config": config, "progress": progress, "cache": work.cache}
         result = function(model, texts.items, **texts.options, **how)
     return work.saved(result)
 
 
 def shown(form: Form, result: Any, folder: Path, top: int) -> Output:
-    """What is printed of a result that is saved in a folder."""
+    """What is printed of a result that is saved in a folder; as JSON with what it comes to."""
     output: Output = imported(form.shown)(result, folder, top=top)
-    return output
+    if not form.outcomes:
+        return output
+
+    def verdicts() -> list[dict[str, Any]]:
+        return [one.as_values() for one in outcomes_of(form, result)]
+
+    return replace(output, verdicts=verdicts)
+
+
+def printed(run: Run, *, top: int = 10) -> Output:
+    """Output of a finished run; of a ranking the first ``top`` rows."""
+    form = FORMS[run.command]
+    return shown(form, run.load(imported(form.load)), run.folder, top)
+
+
+def outcomes_of(form: Form, result: Any) -> list[Outcome]:
+    """What a result comes to; nothing where its form has no verdict."""
+    found: list[Outcome] = imported(form.outcomes)(result) if form.outcomes else []
+    return found
 
 
 @dataclass
@@ -105,10 +196,11 @@ class Work:
     shard: Shard | None  # the share of this process; None for all
     cluster: Cluster | None  # computes the parts; None where this process does
     refuse_other_weights: Callable[[LanguageModel], None]
+    models: Models  # that runs of the command have loaded
 
     def model(self, name: str, **options: Any) -> LanguageModel:
         """Load the model; ``options`` are those of ``load_language_model``."""
-        model = language_model(name, self.settings, self.settings.console, **options)
+        model = self.models.language_model(name, self.settings, self.settings.console, **options)
         self.refuse_other_weights(model)
 
         from tda_bias.models.load import load_language_model
@@ -118,7 +210,7 @@ class Work:
 
     def hooked_model(self, name: str) -> LoadedModel:
         """Load the model with hooks on its attention."""
-        model = hooked_model(name, self.settings, self.settings.console)
+        model = self.models.hooked_model(name, self.settings, self.settings.console)
         self.refuse_other_weights(model)
 
         from tda_bias.models.load import load_model
@@ -164,6 +256,7 @@ def working(
     data: DataRecord | None = None,
     kept: str = "parts",
     shared: bool = True,
+    models: Models | None = None,
     least: Changes = Changes.TABLES,
 ) -> Iterator[Work]:
     """Hold a folder while a run, or a share of it, is computed and written.
@@ -193,7 +286,7 @@ def working(
         if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
             found = counted(number, "finished part")
             say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
-        yield Work(settings, folder, parts, data, shard, cluster, refuse)
+        yield Work(settings, folder, parts, data, shard, cluster, refuse, models or Models())
 
 
 def progress_bar(settings: OutputSettings, title: str, unit: str) -> AbstractContextManager[Moved]:
@@ -239,12 +332,7 @@ def held(
     """
 
     def refuse(weights: str | None = None) -> None:
-        if isinstance(settings, RunSettings):
-            numbers, overwrite = settings.compared(least), settings.overwrite
-            about: dict[str, Any] = {"settings": numbers, "data": data, "weights": weights}
-            refuse_other_run(folder, command, **about, overwrite=overwrite)
-        else:  # its own earlier results are written over
-            refuse_run_of_another_command(folder, command)
+        _refuse_other(folder, command, settings, data, least, weights)
 
     refuse()
     if shard is not None:
@@ -260,6 +348,23 @@ def held(
         except BaseException:
             _take_away(missing)
             raise
+
+
+def _refuse_other(
+    folder: Path,
+    command: str,
+    settings: OutputSettings,
+    data: DataRecord | None = None,
+    least: Changes = Changes.TABLES,
+    weights: str | None = None,
+) -> None:
+    """Make sure that no finished run of something else would be written over."""
+    if isinstance(settings, RunSettings):
+        numbers, overwrite = settings.compared(least), settings.overwrite
+        about: dict[str, Any] = {"settings": numbers, "data": data, "weights": weights}
+        refuse_other_run(folder, command, **about, overwrite=overwrite)
+    else:  # its own earlier results are written over
+        refuse_run_of_another_command(folder, command)
 
 
 def _take_away(folders: list[Path]) -> None:

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from rich.console import Console
 
-from tda_bias.config import Config
+from tda_bias.config import ARunEach, Config
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.identity import Changes, names_of
 from tda_bias.store.shares import slurm_share
@@ -111,15 +111,16 @@ class LimitOption(Config):
     """Number of texts read."""
 
     limit: int | None = Field(
-        None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each group"
+        None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each target"
     )
 
 
 class TriplesSettings(ModelOption, PlacementSettings, LimitOption):
     """Settings of every command that runs a model on triples."""
 
-    category: str = Field(
-        description="gender, profession, race or religion, one of your own file's, or all"
+    category: Annotated[str, ARunEach] = Field(
+        description="gender, profession, race or religion, one of your own file's, or all; several "
+        "with commas, a run each"
     )
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this target; may be given several times"
@@ -193,6 +194,15 @@ class OutputSettings(Config):
         return self.model_dump(mode="json", by_alias=True, include=names)
 
 
+class PageSettings(OutputSettings):
+    """Settings of every command that writes the page."""
+
+    name: str | None = Field(
+        None, min_length=1, description="what the page calls the model (default: its name)"
+    )
+    tables: bool = Field(False, description="print tables and figures too, after the two pages")
+
+
 class RunSettings(OutputSettings):
     """Settings of every command that leaves a run in a folder."""
 
@@ -232,6 +242,28 @@ class SharedRunSettings(KeptRunSettings):
                 "shard cannot go with --no-resume, which deletes what other shards have made"
             )
         return self
+
+
+def by_category(settings: Any) -> dict[str, Any]:
+    """Settings of the run of each category that is named, as if it were named alone.
+
+    Its folder is inside ``out`` where that is given; else it has the category in its name. Settings
+    without a category, or whose run reads several, stay as they are.
+    """
+    category = getattr(settings, "category", None)
+    names = category.split(",") if isinstance(category, str) else []
+    if len(names) < 2:
+        return {"".join(names): settings}
+    runs = {name: settings.model_copy(update={"category": name}) for name in names}
+    if settings.out is not None:
+        places = {name: settings.out / name for name in names}
+    elif len({run.folder for run in runs.values()}) < len(names):
+        places = {
+            name: run.folder.with_name(f"{run.folder.name}-{name}") for name, run in runs.items()
+        }
+    else:
+        return runs
+    return {name: run.model_copy(update={"out": places[name]}) for name, run in runs.items()}
 
 
 def refuse_options(settings: BaseModel, others: set[str], why: str) -> None:

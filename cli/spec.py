@@ -39,6 +39,7 @@ class Form:
             model is loaded. Its ``record``, where it has one, is the data in the run's record, and
             another run in the folder must have the same. Empty where there is nothing to read.
         kept: Folder inside the run of finished parts.
+        outcomes: ``(result) -> outcomes``: what the run comes to, in words (``show/verdict.py``).
     """
 
     load: str
@@ -49,6 +50,29 @@ class Form:
     unit: str = "texts"
     texts: str = ""
     kept: str = "parts"
+    outcomes: str = ""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """How ``tdabias audit`` runs a command, for a model and some categories.
+
+    Attributes:
+        setting: The setting that a category becomes; empty for runs that belong to none.
+        named: What the command calls a category, by its name in StereoSet; a category that is
+            missing is not measured by it. Empty where every category is meant by its own name.
+        takes: Settings that it takes from those of the audit, beside the model and its placement.
+        runs: Settings of each run, beside the model and the category.
+        quick: Settings with ``--quick``.
+        less: What that leaves out, in words.
+    """
+
+    setting: str = ""
+    named: Mapping[str, str] = field(default_factory=dict)
+    takes: frozenset[str] = frozenset()
+    runs: tuple[Mapping[str, Any], ...] = ({},)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    less: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +91,7 @@ class Spec:
         file: Settings of a whole that this command is a part of: a configuration file of the whole
             serves here too, and what it says of other parts is passed over.
         panel: Of the group's help, for a command inside a group.
+        audited: How ``tdabias audit`` runs it; None if it does not.
     """
 
     name: str
@@ -78,6 +103,7 @@ class Spec:
     instead: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     panel: str | None = None
+    audited: Audited | None = None
 
     @property
     def summary(self) -> str:

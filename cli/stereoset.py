@@ -68,4 +68,5 @@ def sentences(settings: StereoSetSettings) -> Texts:
     reach_hub_for(settings.model, also=comes_from_hub(settings.data, "intrasentence"))
     source, category = read_sentence_triples(settings.data), settings.category
     items = source.chosen(category=category, groups=settings.group, limit=settings.limit)
-    return Texts(items, source.record(category))
+    whole = len(source.chosen(category=category))
+    return Texts(items, source.record(category), whole=whole)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tda_bias.config import SeedOption
+from tda_bias.config import InOneRun, SeedOption
 from tda_bias.show.output import Output
 from tda_bias.store.run import refuse_file_of_a_run
-from tda_bias.triples import comes_from_hub, load_triples
+from tda_bias.triples import comes_from_hub, read_triples
 from tda_bias.twins import load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
 from tda_bias.twins.shown import shown
 from tda_bias.types import InputError
@@ -28,8 +28,10 @@ class TwinsSettings(SeedOption, OutputSettings):
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
         "file: dev.json, JSON Lines, CSV or TSV",
     )
-    category: str = Field(
-        "all", description="gender, profession, race or religion, one of your own file's, or all"
+    category: Annotated[tuple[str, ...], InOneRun] = Field(
+        ("all",),
+        description="gender, profession, race or religion, one of your own file's, or all; several "
+        "with commas, in one file",
     )
     kind: Literal["auto", "gender", "target"] = Field(
         "auto",
@@ -66,7 +68,9 @@ def twins(settings: TwinsSettings) -> Output:
         use_cache_if_unreachable()
 
     refuse_file_of_a_run(settings.out, setting="out")
-    triples = load_triples(settings.data, category=settings.category)
+    source = read_triples(settings.data)
+    of_each = (source.chosen(category=category) for category in settings.category)
+    triples = list(dict.fromkeys(triple for several in of_each for triple in several))
     if settings.placebo == "none":
         made = make_twins(
             triples,

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pvf.config import Criterion, norm_order
-from tda_bias.stats.clusters import cluster_mean, jackknife_mean
+from tda_bias.stats.clusters import ClusterMean, cluster_mean, jackknife_mean
 from tda_bias.types import InputError
 
 # A preference may be off from summing to 1 by this: float32 probabilities, renormalised.
@@ -326,9 +326,25 @@ def risk_intervals(
         By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0; what has
         no weight is not of it.
     """
+    return {
+        over: np.array([np.exp(mean.limits(confidence)) for mean in of_three]).T
+        for over, of_three in _log_risks(risk).items()
+    }
+
+
+def prejudice_pvalue(risk: Risk, null: float) -> float:
+    """Two-sided p, over templates and words, of a prejudice R_p as large as ``null``.
+
+    It agrees with the interval over ``both``.
+    """
+    return _log_risks(risk)["both"][1].pvalue(float(np.log(null)))
+
+
+def _log_risks(risk: Risk) -> dict[str, list[ClusterMean]]:
+    """The logarithms of R, R_p and R_v, by what is taken as a sample."""
     weight, each = _without_each(risk)
     counts = risk.x_weights > 0
-    limits: dict[str, list[np.ndarray]] = {"templates": [], "x": [], "both": []}
+    risks: dict[str, list[ClusterMean]] = {"templates": [], "x": [], "both": []}
     of_model, of_x = (risk.R, risk.R_p, risk.R_v), (risk.r, risk.r_p, risk.r_v)
     for whole, own, without in zip(of_model, of_x, each, strict=True):
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -338,8 +354,8 @@ def risk_intervals(
             x = cluster_mean(log - 1 + own[counts] / whole, weight=risk.x_weights[counts])
         few, many = sorted((templates, x), key=lambda mean: mean.clusters)
         for over, mean in {"templates": templates, "x": x, "both": few.plus(many)}.items():
-            limits[over].append(np.exp(mean.limits(confidence)))
-    return {over: np.array(of_three).T for over, of_three in limits.items()}
+            risks[over].append(mean)
+    return risks
 
 
 def x_intervals(risk: Risk, *, confidence: float = 0.95) -> Float[np.ndarray, "limit 3 x"]:

@@ -7,11 +7,15 @@ from shlex import quote
 
 import pandas as pd
 
+from pvf.brief import risk_brief
 from pvf.finding import risk_finding
+from pvf.outcomes import pvf_outcomes
 from pvf.report import RiskReport, comparison
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import Finding, counted, report_of, short_names
+
+_FILES = "by_x.csv, run.json, ..."
 
 
 def shown(report: RiskReport, folder: Path, *, top: int = 10) -> Output:
@@ -24,9 +28,9 @@ def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top
     reports = {name: report.printable() for name, report in reports.items()}
     table = comparison(reports)
     found = {
-        name: risk_finding(report).then(
-            f"tdabias pvf plot {quote(str(folders[name]))}", report_of(folders[name])
-        )
+        name: risk_finding(report)
+        .led_by(risk_brief(report))
+        .then(f"tdabias pvf plot {quote(str(folders[name]))}", report_of(folders[name]))
         for name, report in reports.items()
     }
     parts: list[Finding | TableSpec | str] = [
@@ -35,8 +39,8 @@ def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top
     ]
     for name, report in reports.items():
         parts.append(extremes_table(report, top))
-        parts += report.preferences.record.remarks
-        parts.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
+        if len(reports) > 1:
+            parts.append(f"Files: {folders[name]}/ ({_FILES})")
     models = {
         name: {
             "folder": folders[name],
@@ -44,10 +48,18 @@ def risks_shown(reports: dict[str, RiskReport], folders: dict[str, Path], *, top
             "model": report.preferences.record.model,
             "controls": report.controls,
             "x": report.by_x,
+            "verdicts": [one.as_values() for one in pvf_outcomes(report)],
         }
         for name, report in reports.items()
     }
-    return Output(shown=parts, values={"summary": table, "models": models}, rows=table)
+    alone = next(iter(folders.values())) if len(reports) == 1 else None
+    return Output(
+        shown=parts,
+        values={"summary": table, "models": models},
+        rows=table,
+        folder=alone,
+        files=_FILES if alone is not None else "",
+    )
 
 
 def risk_table(table: pd.DataFrame, report: RiskReport) -> TableSpec:

@@ -36,8 +36,10 @@ from tda_bias.types import (
 
 def _split(value: Any) -> Any:
     """Names or numbers with commas between them, or ``none``."""
-    if value in ("none", ["none"], ("none",)):
-        return ()
+    return () if value in ("none", ["none"], ("none",)) else _each_once(value)
+
+
+def _each_once(value: Any) -> Any:
     several = [value] if isinstance(value, str) else value
     if not isinstance(several, list | tuple):
         return value
@@ -48,7 +50,20 @@ def _split(value: Any) -> Any:
     return tuple(flat)
 
 
+def _in_one_text(value: Any) -> Any:
+    """Several names as one text, with commas between them."""
+    names = _each_once(value)
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        return value
+    if len(names) > 1 and "" in names:
+        raise ValueError(f"must have a name before and after each comma; got {value!r}")
+    return ",".join(names)
+
+
 WithCommas = BeforeValidator(_split)
+# Several that are read in one run; of a setting that a run has one of, several are a run each.
+InOneRun = BeforeValidator(_each_once)
+ARunEach = BeforeValidator(_in_one_text)
 
 
 class Config(BaseModel):

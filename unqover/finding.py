@@ -14,7 +14,7 @@ def unqover_finding(report: Report) -> Finding:
             f"Asked about two people where the text does not say, {report.answers.model} prefers "
             f"one by mu = {first['mu']:.3f} on average; {first['mu_chance']:.3f} by chance (p "
             f"{p_text(first['mu_p'])}).",
-            f"{'; '.join(_surviving_gammas(report))}.",
+            f"{'; '.join(_gammas(report))}.",
         ],
         control=[
             f"Errors of the scores themselves: {first['position_error']:.3f} when the order of "
@@ -36,19 +36,28 @@ def unqover_finding(report: Report) -> Finding:
     )
 
 
-def _surviving_gammas(report: Report) -> list[str]:
+def surviving_gammas(report: Report) -> list[tuple[str, int, int, int]]:
+    """Of each way to compare groups its name, and tests with p < .05, with q < .05 and in all."""
     tested = report.groups[report.groups["factor"] == report.answers.asked.factors[0]]
     if tested["group"].nunique() == 2:  # one contrast: the second repeats the first
         tested = tested[tested["group"] == tested["group"].iloc[0]]
-    gammas = []
-    for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds")):
-        known, outside = tested[f"p{end}"].notna().sum(), (tested[f"p{end}"] < 0.05).sum()
-        kept = (tested[f"q{end}"] < 0.05).sum()
-        gammas.append(
-            f"{name}: {outside} of {known} with p < .05 (5 % by chance: {0.05 * known:.1f}), "
-            + (f"{kept} with q < .05" if kept else "nothing survives correction")
+    return [
+        (
+            name,
+            int((tested[f"p{end}"] < 0.05).sum()),
+            int((tested[f"q{end}"] < 0.05).sum()),
+            int(tested[f"p{end}"].notna().sum()),
         )
-    return gammas
+        for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds"))
+    ]
+
+
+def _gammas(report: Report) -> list[str]:
+    return [
+        f"{name}: {low} of {known} with p < .05 (5 % by chance: {0.05 * known:.1f}), "
+        + (f"{kept} with q < .05" if kept else "nothing survives correction")
+        for name, low, kept, known in surviving_gammas(report)
+    ]
 
 
 def _details(report: Report) -> list[str]:

@@ -9,6 +9,7 @@ import pandas as pd
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, groups_table
 from tda_bias.show.text import counted, report_of
+from unqover.brief import unqover_brief
 from unqover.finding import unqover_finding
 from unqover.plots import by_kind
 from unqover.report import ONE_SET, Report
@@ -19,13 +20,8 @@ _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, 
 def shown(report: Report, folder: Path, *, top: int = 10) -> Output:
     """Whom the model picks, and what that must be compared with."""
     return Output(
-        finding=unqover_finding(report).then(report_of(folder)),
-        shown=[
-            summary_table(report),
-            *sets_table(report),
-            ranked_table(report, top),
-            *report.answers.record.remarks,
-        ],
+        finding=unqover_finding(report).led_by(unqover_brief(report)).then(report_of(folder)),
+        shown=[summary_table(report), *sets_table(report), ranked_table(report, top)],
         values={
             "model": report.answers.record.model,
             "summary": report.summary,

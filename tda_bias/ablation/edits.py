@@ -40,7 +40,7 @@ from tda_bias.models.load import (
     quantisation,
     read_config,
 )
-from tda_bias.show.page import Audited, model_card
+from tda_bias.show.audit import Audited, model_card
 from tda_bias.show.text import Finding, counted
 from tda_bias.store.files import temporary_name, to_json, write_errors
 from tda_bias.store.record import ModelRecord, RunRecord

@@ -103,10 +103,15 @@ def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], outcom
     return f"{text}First-order and exact ones where both exist: {exact}."
 
 
+def random_orders(curve: PruneCurve) -> int:
+    """The number of random orders."""
+    return int(curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique())
+
+
 def curve_finding(curve: PruneCurve) -> Finding:
     """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
-    n_random = curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique()
+    n_random = random_orders(curve)
     better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
     named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
     closer = f"the {named} closer to 0 on unseen targets than random orders do"

@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import get_args
 
+from tda_bias.ablation.brief import ablation_brief, curve_brief
 from tda_bias.ablation.finding import (
     EFFECTS,
     ablation_finding,
@@ -45,9 +46,9 @@ def shown(study: AblationStudy, folder: Path, *, top: int = 10) -> Output:
     """Output of a study: effects beside random heads, and what predicts them."""
     run = study.record.run or str(folder.parent)
     return Output(
-        finding=ablation_finding(study).then(
-            f"tdabias ablate {quote(run)} --curve", report_of(Path(run))
-        ),
+        finding=ablation_finding(study)
+        .led_by(ablation_brief(study))
+        .then(f"tdabias ablate {quote(run)} --curve", report_of(Path(run))),
         shown=[
             set_table(study),
             *(agreement_table(study, name) for name in listed_outcomes(study)),
@@ -132,7 +133,7 @@ def curve_shown(curve: PruneCurve, folder: Path, *, top: int = 10) -> Output:
     ]
     title = f"{record.model.name} · {record.category} · {record.quantity} remaining (nats)"
     return Output(
-        finding=curve_finding(curve).then(report_of(folder)),
+        finding=curve_finding(curve).led_by(curve_brief(curve)).then(report_of(folder)),
         shown=[TableSpec(title, curve.chosen, columns), *rounded_lines(record.precision)],
         values={"record": record, "chosen": curve.chosen},
         rows=curve.chosen,

@@ -27,24 +27,11 @@ _PER = {"sum": "by sums", "mean": "per token"}
 def comparison_finding(comparison: ModelComparison) -> Finding:
     """Tell whether the model after is less biased than the one before, and what that costs."""
     table, record = comparison.table, comparison.record
-    before, after = record.model.name, after_name(record)
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    sure = [row for row in primary if row["p_holm"] < 0.05]
-    verdicts = [
-        f"{said} in {_outcomes(rows)}"
-        for way, said in (
-            ("smaller", f"{after} is less biased than {before}"),
-            ("not smaller", f"{after} is more biased than {before}"),
-            ("turned", f"the bias turns round from {before} to {after}"),
-        )
-        if (rows := [row for row in sure if _size(row) == way])
-    ]
-    if not verdicts and primary:
-        verdicts.append(f"{after} is not measurably less biased than {before}")
-    cost, not_kept = _cost(comparison)
+    clause, not_kept = cost(comparison)
     return Finding(
         result=[
-            f"{'; '.join([*verdicts, cost])}.",
+            f"{'; '.join([*verdicts(comparison), clause])}.",
             *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
         ],
         control=[
@@ -62,6 +49,26 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
             *_detail_lines(comparison),
         ],
     )
+
+
+def verdicts(comparison: ModelComparison, *, numbers: bool = True) -> list[str]:
+    """Clauses on what became of the bias beyond chance, with the numbers or without."""
+    table, record = comparison.table, comparison.record
+    before, after = record.model.name, after_name(record)
+    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
+    sure = [row for row in primary if row["p_holm"] < 0.05]
+    found = [
+        f"{said} in {_outcomes(rows) if numbers else ', '.join(row['outcome'] for row in rows)}"
+        for way, said in (
+            ("smaller", f"{after} is less biased than {before}"),
+            ("not smaller", f"{after} is more biased than {before}"),
+            ("turned", f"the bias turns round from {before} to {after}"),
+        )
+        if (rows := [row for row in sure if _size(row) == way])
+    ]
+    if not found and primary:
+        found.append(f"{after} is not measurably less biased than {before}")
+    return found
 
 
 def samples_finding(comparison: SampleComparison) -> Finding:
@@ -157,7 +164,7 @@ def _outcomes(rows: list[dict[Any, Any]]) -> str:
     )
 
 
-def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
+def cost(comparison: ModelComparison) -> tuple[str, list[str]]:
     """Cost of the change in a clause, and a line on each margin not kept or not measured."""
     guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
     open_ones = [row for row in guarded if row["guard"] != "pass"]

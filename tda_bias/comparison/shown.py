@@ -7,6 +7,13 @@ from pathlib import Path
 
 from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.beta_agreement import BetaAgreement
+from tda_bias.comparison.brief import (
+    agreement_brief,
+    bbq_brief,
+    comparison_brief,
+    maps_brief,
+    samples_brief,
+)
 from tda_bias.comparison.finding import (
     after_name,
     agreement_finding,
@@ -35,7 +42,9 @@ def shown(comparison: ModelComparison, folder: Path, *, top: int = 10) -> Output
     """The table of changes, the guard in words, and what was not measured."""
     record = comparison.record
     return Output(
-        finding=comparison_finding(comparison).then(report_of(folder)),
+        finding=comparison_finding(comparison)
+        .led_by(comparison_brief(comparison))
+        .then(report_of(folder)),
         shown=list(_tables(comparison)),
         values={
             "before": record.model,
@@ -80,7 +89,9 @@ def samples_shown(comparison: SampleComparison, folder: Path, *, top: int = 10) 
     ]
     title = f"{record.model.name} → {record.after.name} · lm-eval samples"
     return Output(
-        finding=samples_finding(comparison).then(report_of(folder)),
+        finding=samples_finding(comparison)
+        .led_by(samples_brief(comparison))
+        .then(report_of(folder)),
         shown=[TableSpec(title, comparison.table, columns, uncut=True)],
         values={"record": record, "outcomes": comparison.table},
         rows=comparison.table,
@@ -128,7 +139,9 @@ def beta_shown(comparison: BetaAgreement, folder: Path, *, top: int = 10) -> Out
     ]
     title = f"{record.model.name} and {record.after.name} · {record.category} · agreement"
     return Output(
-        finding=agreement_finding(comparison).then(report_of(folder)),
+        finding=agreement_finding(comparison)
+        .led_by(agreement_brief(comparison))
+        .then(report_of(folder)),
         shown=[TableSpec(title, comparison.agreement, columns, uncut=True)],
         values={"record": record, "agreement": comparison.agreement},
         rows=comparison.agreement,
@@ -160,7 +173,7 @@ def heads_shown(comparison: HeadsComparison, folder: Path, *, top: int = 10) -> 
         ]
         tables.append(TableSpec("Heads that moved most", ordered.head(_SHOWN), columns, uncut=True))
     return Output(
-        finding=maps_finding(comparison).then(report_of(folder)),
+        finding=maps_finding(comparison).led_by(maps_brief(comparison)).then(report_of(folder)),
         shown=tables,
         values={
             "record": record,
@@ -190,7 +203,7 @@ def bbq_shown(comparison: BBQChange, folder: Path, *, top: int = 10) -> Output:
         Column("p", "{p:p}"),
     ]
     return Output(
-        finding=bbq_finding(comparison).then(report_of(folder)),
+        finding=bbq_finding(comparison).led_by(bbq_brief(comparison)).then(report_of(folder)),
         shown=[TableSpec(title, comparison.changes, columns, uncut=True)],
         values={"record": record, "changes": comparison.changes},
         rows=comparison.changes,

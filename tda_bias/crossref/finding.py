@@ -17,17 +17,17 @@ def target_finding(result: CrossReference) -> Finding:
     over, needed = counted(len(result.targets), "target"), power(len(result.targets))
     of_heads = result.correlations["summary"].isin(SUMMARIES)
     correlations, without_heads = result.correlations[of_heads], result.correlations[~of_heads]
-    surviving, tested = _surviving(correlations)
+    linked, tested = surviving(correlations)
     first = (
-        f"{surviving} of {tested} correlations over {over} have q (FDR) < .05."
-        if surviving
+        f"{linked} of {tested} correlations over {over} have q (FDR) < .05."
+        if linked
         else "No link between what the heads do with a target and what the model says of it: none "
         f"of {tested} correlations over {over} survives correction (smallest q "
         f"{p_text(correlations['q'].min())})."
     )
     control = []
     if len(without_heads):
-        agreeing, pairs = _surviving(without_heads)
+        agreeing, pairs = surviving(without_heads)
         control.append(
             f"Of {pairs} correlations between words and StereoSet's own scores, which should agree "
             f"and which no head enters, {agreeing} have q (FDR) < .05."
@@ -63,7 +63,7 @@ def target_finding(result: CrossReference) -> Finding:
     )
 
 
-def _surviving(correlations: pd.DataFrame) -> tuple[int, int]:
+def surviving(correlations: pd.DataFrame) -> tuple[int, int]:
     """Correlations with q < .05, and those that are defined."""
     return int((correlations["q"] < 0.05).sum()), int(correlations["p"].notna().sum())
 
@@ -77,7 +77,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
         ways = {way: of_way for way, of_way in rows.groupby("way", sort=False)}
         if "twins" in ways:
             of_twins = ways["twins"]
-            heads = _surviving_heads(result, str(category), "twins")
+            heads = surviving_heads(result, str(category), "twins")
             said = f"{counted(heads, 'head')} follow" if heads else "No head is found to follow"
             lines.append(
                 f"{str(category).capitalize()}: {said} the target effect (beta) of items"
@@ -85,7 +85,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
                 f"{_largest(of_twins):.2f}."
             )
         raw = ways["raw"]
-        heads = _surviving_heads(result, str(category), "raw")
+        heads = surviving_heads(result, str(category), "raw")
         said = f"{counted(heads, 'head')} go" if heads > 1 else f"{heads or 'no'} head goes"
         lines.append(
             f"{str(category).capitalize()}, without twins: {said} with the log-odds after "
@@ -117,7 +117,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
     )
 
 
-def _surviving_heads(result: ItemCrossReference, category: str, way: Way) -> int:
+def surviving_heads(result: ItemCrossReference, category: str, way: Way) -> int:
     """Heads that survive correction by any measure."""
     rows = result.heads[result.heads["p_max"] < 0.05]
     rows = rows[(rows["category"] == category) & (rows["way"] == way)]

@@ -123,7 +123,7 @@ def _controls(result: HeadCrossReference) -> list[str]:
     control = [
         f"First-order against exact effects over {counted(int(every['heads'].iloc[0]), 'head')}, "
         f"half of them random: Spearman {agreed}.",
-        *_doubts(every),
+        *doubts(every),
         f"Means of layers alone give the ranking and the effects a Spearman of "
         f"{_span(primary(result)['by_layers'])}.",
     ]
@@ -134,7 +134,7 @@ def _controls(result: HeadCrossReference) -> list[str]:
     return control
 
 
-def _doubts(every: pd.DataFrame) -> list[str]:
+def doubts(every: pd.DataFrame) -> list[str]:
     """A line about risks whose estimates are no guide to what ablation does."""
     fair = (every["spearman"].round(2) >= _FAIR) & (every["same_sign"] >= _SAME_SIGN)
     poor = [risk for risk in RISKS if not fair[risk]]

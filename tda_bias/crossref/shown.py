@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from tda_bias.crossref.brief import head_brief, item_brief, target_brief
 from tda_bias.crossref.crossref import CrossReference, match_counts
 from tda_bias.crossref.finding import item_finding, target_finding
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest
@@ -34,7 +35,7 @@ def shown(result: CrossReference, folder: Path, *, top: int = 10) -> Output:
     first = result.correlations.sort_values("p", kind="stable").head(8)
     title = f"{result.record.model.name} · {about} · T: {value_name(result.record.statistic)}"
     return Output(
-        finding=target_finding(result).then(report_of(folder)),
+        finding=target_finding(result).led_by(target_brief(result)).then(report_of(folder)),
         shown=[TableSpec(title, first, columns)],
         values={
             "model": result.record.model,
@@ -67,7 +68,7 @@ def items_shown(result: ItemCrossReference, folder: Path, *, top: int = 10) -> O
         )
         tables.append(TableSpec(title, own, columns, uncut=True))
     return Output(
-        finding=item_finding(result).then(report_of(folder)),
+        finding=item_finding(result).led_by(item_brief(result)).then(report_of(folder)),
         shown=tables,
         values={"model": result.record.model, "summary": result.summary},
         rows=result.summary,
@@ -88,7 +89,7 @@ def heads_shown(result: HeadCrossReference, folder: Path, *, top: int = 10) -> O
     if record.pvf is not None:
         follow += f" --pvf {quote(record.pvf)}"
     return Output(
-        finding=head_finding(result).then(follow, report_of(run)),
+        finding=head_finding(result).led_by(head_brief(result)).then(follow, report_of(run)),
         shown=[
             rankings_table(
                 result,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from tda_bias.debias.summary import DebiasRecord, quantity_of
-from tda_bias.show.page import Audited, model_card
+from tda_bias.show.audit import Audited, model_card
 from tda_bias.show.table import Column, TableSpec
 from tda_bias.show.tables import markdown
 from tda_bias.show.text import Finding, counted

@@ -19,7 +19,8 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.scores.pair_scores import compared, pair_items
-from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text, short_name
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.seeds import generator
@@ -71,6 +72,23 @@ class Look:
                 f"With {counted(found['targets'], 'target')} a change of "
                 f"{number_text(found['smallest'], 3)} {unit} is found four times out of five."
             ],
+            brief=Brief(
+                about=[short_name(model), f"{found['items']} items of other targets"],
+                said=verdict,
+                lines=[
+                    Line(
+                        f"{found['quantity']}",
+                        f"{found['after']:.3f}",
+                        f"{unit} of {found['before']:.3f}",
+                    ),
+                    Line(
+                        "change", f"{found['change']:+.3f}", f"({limits}, p {p_text(found['p'])})"
+                    ),
+                    Line("targets", str(found["targets"]), "that no training saw"),
+                    Line("would have found", number_text(found["smallest"], 3), unit),
+                ],
+                remarks=["This was the look: there is no second."],
+            ),
         )
 
 

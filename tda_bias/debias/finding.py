@@ -16,6 +16,7 @@ from tda_bias.stats.clusters import FEWEST_CLUSTERS
 _LEVEL = 0.05
 # Shorter trainings test the program.
 _ENOUGH_STEPS = 10
+TESTS_THE_PROGRAM = "this tests the program, not the method."
 BETTER = "passed the guards with less loss than the original"
 
 
@@ -63,7 +64,7 @@ def verdict(
     text = (
         f"On targets it never saw, training {row['condition']} changed {quantity} per token "
         f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
-        f"{interval}) at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
+        f"{interval}) at {row['perplexity']:+.1f} % perplexity: {less_or_not(row)}"
     )
     if failing := failing_guards(row, protocol):
         text += f" It costs more than the guards allow ({'; '.join(failing)}): not for use."
@@ -72,11 +73,12 @@ def verdict(
         text += f" In {trainings} no check {BETTER}: there the model stays as it was."
     text += f" {_helped(table, protocol)}"
     if steps < _ENOUGH_STEPS:
-        text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
+        text += f" {counted(steps, 'step')} a training: {TESTS_THE_PROGRAM}"
     return text
 
 
-def _less_or_not(row: Mapping[Any, Any]) -> str:
+def less_or_not(row: Mapping[Any, Any]) -> str:
+    """Whether less of the bias is left, as far as the folds can say."""
     less = abs(row["beta"]) < abs(row["before"])
     left = "less of the bias is left" if less else "no less of the bias is left"
     if row["folds"] < FEWEST_CLUSTERS:
@@ -90,22 +92,27 @@ def _less_or_not(row: Mapping[Any, Any]) -> str:
     return f"{left}, which may be chance."
 
 
-def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
+def best_ranking(table: pd.DataFrame, protocol: Protocol) -> tuple[str, pd.Series[Any]]:
+    """Whether choosing heads helped, in words, and the row of the best ranking."""
     ranked = table[table["condition"].isin(protocol.choosing)]
     # Few random sets give few values of p: of equal ones, what leaves least.
     best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
     # With 19 sets the smallest p is .05, and a test at this level rejects with it.
     if best["p"] * len(ranked) <= _LEVEL:
-        helped = "Choosing heads helped"
-    elif len(ranked) / (1 + protocol.n_random) > _LEVEL:
-        helped = "Whether choosing heads helped cannot be told from so few random sets"
-    else:
-        helped = "Choosing heads did not help beyond chance"
+        return "Choosing heads helped", best
+    if len(ranked) / (1 + protocol.n_random) > _LEVEL:
+        return "Whether choosing heads helped cannot be told from so few random sets", best
+    return "Choosing heads did not help beyond chance", best
+
+
+def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
+    helped, best = best_ranking(table, protocol)
+    ranked = table["condition"].isin(protocol.choosing).sum()
     random = float(table.loc[table["condition"] == RANDOM, "beta_at_lms"].iloc[0])
     return (
         f"{helped}: where the language-model score has fallen by a point (or at the last check) "
         f"the best ranking "
         f"({best['condition']}) leaves {abs(best['beta_at_lms']):.3f}, as many random heads "
         f"{random:.3f} on average (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}"
-        f", before correcting for {counted(len(ranked), 'ranking')})."
+        f", before correcting for {counted(int(ranked), 'ranking')})."
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from tda_bias.debias.brief import debias_brief
 from tda_bias.debias.finding import debias_finding
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
@@ -48,7 +49,7 @@ def shown(run: DebiasRun, folder: Path, *, top: int = 10) -> Output:
     texts = f" --category {quote(record.category)}{data_option(record)}"
     compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
     return Output(
-        finding=debias_finding(record).then(*compare, report_of(folder)),
+        finding=debias_finding(record).led_by(debias_brief(run)).then(*compare, report_of(folder)),
         shown=[table, *data_remarks(record)],
         values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
         rows=run.conditions,

@@ -136,7 +136,7 @@ class Confirmed(Result):
     @property
     def finding(self) -> Finding:
         """What was found, and the commands that follow."""
-        return Finding(**self.summary["finding"])
+        return Finding.of_values(self.summary["finding"])
 
 
 def confirmation(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 from scipy import stats
 
 from tda_bias.heads.confirmation import Confirmation
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import Finding, counted, number_text, p_text
 
 
@@ -57,5 +60,62 @@ def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
         power=[
             f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
             "the normal distribution)."
+        ],
+    )
+
+
+def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:
+    """Whether heads are found again on the other half of the targets; ``about`` is the run."""
+    record = result.record
+    more = "" if result.p < 0.05 else " not"
+    than = "any heads do" if record["by"] == "location" else "chance"
+    lacking = counted(record["without_twins"], "target")
+    left_out = [f"{lacking} with fewer than two contexts that have twins left out."]
+    again = (
+        "Heads that stand out on some targets do" + more + f" stand out on others more than {than}."
+    )
+    targets, splits = counted(len(record["targets"]), "target"), counted(record["splits"], "split")
+    by_chance = number_text(result.correlation_chance)
+    reliable = f"(Spearman of halves; {by_chance} by chance, p {p_text(result.p_correlation)})"
+    return Brief(
+        about=[*about, f"first {record['top']} heads", f"{targets}, {splits}"],
+        said=again,
+        lines=[
+            Line(
+                "found again",
+                f"{100 * result.replicated:.1f}",
+                f"% with p <= .05 (p {p_text(result.p)})",
+            ),
+            Line("of all heads", f"{100 * result.all_heads:.1f}", "%"),
+            Line("by chance", f"{100 * result.chance:.1f}", "% with exchanged labels"),
+            Line("reliability", number_text(result.correlation), reliable),
+            Line("would have found", f"{100 * result.needed:.1f}", "% and more"),
+        ],
+        remarks=left_out if record["without_twins"] else [],
+    )
+
+
+def other_data_brief(table: pd.DataFrame, about: Sequence[str]) -> Brief:
+    """How many heads of a run are found again on other data."""
+    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
+    confirmed, tested = int((table["p_holm"] < 0.05).sum()), counted(len(table), "head")
+    said = f"None of {tested} chosen in the run is found again on the other data."
+    if confirmed:
+        said = f"{confirmed} of {tested} chosen in the run are found again on the other data."
+    return Brief(
+        about=about,
+        said=said,
+        lines=[
+            Line(
+                "p < .05",
+                str(int((table["p_other"] < 0.05).sum())),
+                f"heads ({0.05 * len(table):.1f} by chance)",
+            ),
+            Line(
+                "after correction",
+                str(confirmed),
+                f"heads (smallest p {p_text(table['p_holm'].min())}, Holm)",
+            ),
+            Line("would have found", f"{needed:.1f}", "of z there, four times in five"),
         ],
     )

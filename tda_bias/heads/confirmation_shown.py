@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tda_bias.heads.confirmation import Confirmed
@@ -33,6 +34,10 @@ def shown(result: Confirmed, folder: Path, *, top: int = 10) -> Output:
         tables.append(TableSpec(title, table.head(top), _SPLITS))
     elif "z_other" in table:
         tables.append(TableSpec(title, table, _OTHER_DATA))
+        found_again = result.table[result.table["p_holm"] < 0.05]
+        if len(found_again) and finding.brief is not None:
+            spec = TableSpec("Heads that are found again", found_again, _OTHER_DATA)
+            finding = finding.led_by(replace(finding.brief, shown=[spec]))
     return Output(
         finding=finding,
         shown=tables,

@@ -33,7 +33,7 @@ def heads_finding(
     ``untrained`` is the same run with random weights, ``placebos`` are the tests with placebo
     twins, by placebo; see ``placebo_contrast``.
     """
-    c = _controls(result, category)
+    c = result.controls_record(category)
     if c.twins is None:
         power = "Not known without twins."
     elif c.negative_share is not None:
@@ -58,10 +58,6 @@ def heads_finding(
     )
 
 
-def _controls(result: HeadBias, category: str) -> ControlsRecord:
-    return next(c for c in result.record.controls if c.category == category)
-
-
 # The values of a head that are combined over births and deaths, by the ends of their columns.
 _VALUES = {
     "relative": "the dispersion", "statistic": "S", "metric": "the metric T",
@@ -83,7 +79,7 @@ def value_name(combined: str) -> str:
 
 def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
-    of_twins = _controls(result, category).hot_spot_map.endswith("_twin")
+    of_twins = result.controls_record(category).hot_spot_map.endswith("_twin")
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
         f"{weights_said(result.record.config)}"
@@ -194,18 +190,25 @@ def _placebo_lines(placebos: Mapping[str, PlaceboContrast]) -> list[str]:
 
 def _untrained_lines(result: HeadBias, c: ControlsRecord, untrained: HeadBias | None) -> list[str]:
     """The same network with random weights on the same texts; nothing if none was run."""
-    if untrained is None or c.category not in untrained.categories:
+    of_random = untrained_controls(result, c.category, untrained)
+    if of_random is None or untrained is None:
         return []
-    of_texts = [(run.record.texts.hash, run.record.twins) for run in (result, untrained)]
-    if of_texts[0] != of_texts[1]:
-        return []
-    of_random = _controls(untrained, c.category)
     maps = [run.category_map(c.category, by=result.rank_by).ravel() for run in (result, untrained)]
     return [
         f"Untrained control: {of_random.hot_spots_p05} of {of_random.heads} heads with p < .05, "
         f"{of_random.hot_spots_p_max05} survive correction; Spearman of its map with this one's: "
         f"{number_text(spearman_over_items(*maps))}."
     ]
+
+
+def untrained_controls(
+    result: HeadBias, category: str, untrained: HeadBias | None
+) -> ControlsRecord | None:
+    """Controls of the same network with random weights; None if it did not read the same texts."""
+    if untrained is None or category not in untrained.categories:
+        return None
+    of_texts = [(run.record.texts.hash, run.record.twins) for run in (result, untrained)]
+    return untrained.controls_record(category) if of_texts[0] == of_texts[1] else None
 
 
 def _detail_lines(c: ControlsRecord) -> list[str]:
@@ -320,7 +323,7 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
     models = [each.record.model.weights for each in (run, placebo)]
     if models[0] != models[1] or category not in placebo.categories:
         return None
-    own_twins, of_placebo = (_controls(each, category).twins for each in (run, placebo))
+    own_twins, of_placebo = (each.controls_record(category).twins for each in (run, placebo))
     if own_twins is None or of_placebo is None:
         return None
     where = ["group", "layer", "head", "dim"]

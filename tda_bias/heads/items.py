@@ -23,11 +23,12 @@ from jaxtyping import Float, Int
 from tda_bias.heads.group_result import GroupResult, part_of
 from tda_bias.heads.group_statistic import contrast_matrix, ratio
 from tda_bias.heads.patterns import PatternReader
-from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
+from tda_bias.heads.texts import ContextTexts, tokenize
 from tda_bias.store.cache import Counter
 from tda_bias.store.result import RunWriter
 from tda_bias.store.run import Run
 from tda_bias.triples import load_triples
+from tda_bias.twins.twins import TEXTS
 from tda_bias.types import Attention, Edges, HeadId, InputError, Progress, Triple
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from tda_bias.heads.items import (
     shares,
 )
 from tda_bias.heads.patterns import RowCheck
+from tda_bias.heads.ranking import Ranking
 from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.tables import (
     PUBLISHED,
@@ -34,11 +35,12 @@ from tda_bias.heads.tables import (
     are_named,
     map_columns,
 )
-from tda_bias.heads.texts import TEXTS, TextsRecord
-from tda_bias.show.text import counted
+from tda_bias.heads.texts import TextsRecord
+from tda_bias.show.text import about_run, counted
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
+from tda_bias.twins.twins import TEXTS
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 
 NULLS = "nulls.npz"
+_LEVEL = 0.05
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
 
@@ -139,16 +142,11 @@ class HeadBias(LazyResult):
             f"{counted(len(self.groups), 'group')}, {counted(heads, 'head')})"
         )
 
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
     def _lines(self) -> list[str]:
-        lines = []
-        for category in self.categories:
-            controls = self.controls(category)
-            lines.append(
-                f"{category}: {controls['hot_spots_p05']} of {controls['heads']} heads have p < "
-                f".05, {controls['hot_spots_expected']:.1f} expected by chance; "
-                f"{len(self.survivors(category=category))} survive correction."
-            )
-        return lines
+        return [line for name in self.categories for line in (self.title(name), self.said(name))]
 
     def _shown(self) -> Mapping[str, pd.DataFrame]:
         return {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
@@ -170,8 +168,7 @@ class HeadBias(LazyResult):
 
     def controls(self, category: str | None = None) -> dict[str, Any]:
         """Controls of a category's ranking: chance, reliability, length."""
-        name = self._category(category)
-        return next(c for c in self.record.controls if c.category == name).model_dump()
+        return self.controls_record(category).model_dump()
 
     def category_map(
         self, category: str | None = None, *, by: RankBy | None = None
@@ -201,8 +198,9 @@ class HeadBias(LazyResult):
         Unstable ones come last in published maps; where some heads were named, there are no others.
 
         Returns:
-            Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
-            ranking by the paper's metric it is that of the statistic.
+            Columns ``layer head z p p_max q unstable``, printed with what was found above them. p
+            is the hot-spot test of the map; for the ranking by the paper's metric it is that of the
+            statistic.
 
         Raises:
             InputError: if k is below 1, or there is no such category or map.
@@ -218,7 +216,12 @@ class HeadBias(LazyResult):
             rows = rows.sort_values(order, ascending=[True, False], kind="stable")
         else:
             rows = rows.sort_values(columns.value, ascending=False, kind="stable")
-        return _short_named(rows if k is None else rows.head(k), columns)
+        above = [self.title(category), self.said(category)]
+        if self.survivors(category=category, by=by).empty:
+            above.append("The top of a ranking, not findings: none survives correction.")
+        ranking = Ranking(_short_named(rows if k is None else rows.head(k), columns))
+        ranking.said = "\n".join(above)
+        return ranking
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
         """Heads whose hot-spot test survives correction: max-z p or q below .05.
@@ -232,6 +235,42 @@ class HeadBias(LazyResult):
         rows = _short_named(self._rows(category), self.columns(category, by=by))
         kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
+
+    def title(self, category: str | None = None) -> str:
+        """What a finding is about: the model, a category, and how much was compared."""
+        c = self.controls_record(category)
+        read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
+        return " · ".join(about_run(self.record, c.category, read))
+
+    def said(self, category: str | None = None) -> str:
+        """What was found of a category, in one sentence."""
+        c = self.controls_record(category)
+        if c.smallest_p is not None and c.smallest_p >= _LEVEL:
+            return f"Too few texts to find anything: no p below {c.smallest_p:.2g} is possible."
+        found = len(self.found(category))
+        if not found:
+            return f"No head is found to treat {c.category} differently."
+        by_location = self.survivors(category=category).empty
+        which = " by the location test, and none by the ranking" if by_location else ""
+        heads = counted(found, "head is", "heads are")
+        return f"{heads} found to treat {c.category} differently{which}."
+
+    def found(self, category: str | None = None) -> pd.DataFrame:
+        """Heads that survive by the run's ranking; where none does, by location with twins."""
+        survivors = self.survivors(category=category)
+        if (
+            len(survivors)
+            or self.controls_record(category).twins is None
+            or self.rank_by == "location"
+        ):
+            return survivors
+        by_location = self.survivors(category=category, by="location")
+        return by_location[by_location["p_max"] < _LEVEL]
+
+    def controls_record(self, category: str | None = None) -> ControlsRecord:
+        """Controls of a category's ranking, as the record has them."""
+        name = self._category(category)
+        return next(c for c in self.record.controls if c.category == name)
 
     def texts_to_keep(self, n_heads: int) -> pd.DataFrame:
         """The heads that a person will look at first, each with the texts that carry it most.

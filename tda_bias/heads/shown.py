@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import pandas as pd
 
+from tda_bias.heads.brief import heads_brief
 from tda_bias.heads.controls import placebo_contrasts, untrained_control
 from tda_bias.heads.finding import TESTS, heads_finding, ranking_name, run_remarks
 from tda_bias.heads.result import HeadBias
@@ -21,7 +23,7 @@ def shown(result: HeadBias, folder: Path, *, top: int = 10) -> Output:
     parts: list[Finding | TableSpec | str] = []
     rows, values = [], {}
     for name in result.categories:
-        ranked, found = result.top(top, category=name), finding(result, folder, name)
+        ranked, found = result.top(top, category=name), finding(result, folder, name, top)
         parts += [found, ranked_table(result, name, top), *_own_groups(result, name)]
         rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
         values[name] = {
@@ -37,17 +39,18 @@ def shown(result: HeadBias, folder: Path, *, top: int = 10) -> Output:
         rows=pd.concat(rows),
         folder=folder,
         files="heads.csv, groups.csv, heatmap.png, run.json, ...",
+        pictures={"Map": "heatmap.png"},
     )
 
 
-def finding(result: HeadBias, folder: Path, category: str) -> Finding:
+def finding(result: HeadBias, folder: Path, category: str, top: int = 10) -> Finding:
     """The finding of a category, with the commands that follow."""
-    found = heads_finding(
-        result,
-        category,
-        untrained=untrained_control(result, folder),
-        placebos=placebo_contrasts(result, folder, category),
-    )
+    inside: dict[str, Any] = {
+        "untrained": untrained_control(result, folder),
+        "placebos": placebo_contrasts(result, folder, category),
+    }
+    brief = heads_brief(result, category, top=top, **inside)
+    found = heads_finding(result, category, **inside).led_by(brief)
     commands = []
     if not result.record.settings.get("pairs"):
         of = f"--model {quote(result.record.model.name)} --category {quote(category)}"
@@ -89,4 +92,6 @@ def ranked_table(result: HeadBias, category: str, top: int) -> TableSpec:
     ]
     name = ranking_name(result, category)
     title = f"{result.record.model.name} · {category} · heads ranked by {name}"
+    if result.survivors(category=category).empty:
+        title += " · no findings: none survives correction"
     return TableSpec(title, result.top(top, category=category), columns)

@@ -383,6 +383,8 @@ class ControlsRecord(RecordPart):
     # Where distances need not be of vectors: the mean over heads and groups of the share of their
     # products' eigenvalues that no vectors have.
     negative_share: Number | None = None
+    # The smallest p that exchanges of so few texts can give; None in runs made before it was noted.
+    smallest_p: float | None = None
 
 
 def controls(
@@ -441,7 +443,23 @@ def controls(
         location=_tested_map(results, maps, "location"),
         twins=twins,
         negative_share=None if of_vectors else float(np.nanmean(np.stack(negative))),
+        smallest_p=smallest_p(results, config.n_permutations),
     )
+
+
+def smallest_p(results: Sequence[GroupResult], n_permutations: int) -> float:
+    """The smallest p of a map over groups: one over all exchanges that differ, or over draws.
+
+    Exchanging all pairs of a group changes nothing that is tested, so that n pairs give 2^(n - 1);
+    of contexts with more versions any may stand for the triple.
+    """
+    sets = [
+        [len(members) for members in result.versions.members]
+        for result in results
+        if result.has_twins
+    ] or [[2] * result.statistic.n for result in results]
+    exchanges = sum(np.log2(sizes).sum() - (max(sizes) == 2) for sizes in sets)
+    return float(max(2.0**-exchanges, 1 / (1 + n_permutations)))
 
 
 def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> TestedMapRecord:

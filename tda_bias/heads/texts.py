@@ -23,6 +23,7 @@ from tda_bias.store.cache import texts_hash
 from tda_bias.store.hashes import text_hash
 from tda_bias.store.record import RecordPart
 from tda_bias.triples import triple_ids
+from tda_bias.twins.twins import compared_texts
 from tda_bias.types import ROLES, InputError, Role, Triple
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ MIN_TOKENS = 3
 # Length of a text whose topology costs what its forward pass does (a model of 135 million
 # parameters: 0.3 of it at 512 tokens).
 _TOKENS_OF_EQUAL_COST = 1700
-# Columns of the compared texts of an item, its own and those of its first twin.
-TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,7 @@ def tokenized_groups(
                 group.twins.append(twin)
                 group.twin_of.append(len(group.contexts))
         group.contexts.append(texts)
-        of_twin = several[0].texts()[:2] if several else ("", "")
-        of_both = zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True)
-        group.items.append({"id": name, **dict(of_both)})
+        group.items.append({"id": name, **compared_texts(triple, several)})
     if not groups:
         raise InputError("`triples` is empty: there is nothing to compare")
     kind = "pair" if True in pairs else "triple"

@@ -63,7 +63,7 @@ def load_pairs(
         read = SETS[str(source)](data)
     elif data is not None:
         raise InputError(
-            f"`set` must be one of {', '.join(SETS)} where `data` is given; got {source}"
+            f"`pairs` must be one of {', '.join(SETS)} where `data` is given; got {source}"
         )
     else:
         read = _user_pairs(Path(source))

@@ -108,8 +108,8 @@ def _crows_of_language(name: str, data: Data) -> PairSet:
     data = data or of_environment(file)
     if data is None or data == HUB:
         raise InputError(
-            f"`set` {name} is read from its own file; give --data PATH with {file}, or put it into "
-            "the folder that TDABIAS_PAIRS names"
+            f"`pairs` {name} is read from its own file; give --data PATH with {file}, or put it "
+            "into the folder that TDABIAS_PAIRS names"
         )
     (path,) = located(data, file)
     text, content = _text_and_bytes(path)

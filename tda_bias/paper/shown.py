@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tda_bias.paper.finding import published_finding
+from tda_bias.paper.finding import published_brief, published_finding
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec
@@ -25,7 +25,7 @@ def shown(result: PublishedAgreement, folder: Path, *, top: int = 10) -> Output:
     ]
     title = f"{record.model.name} · {record.by} beside published rankings of {record.published}"
     return Output(
-        finding=published_finding(result).then(report_of(folder)),
+        finding=published_finding(result).led_by(published_brief(result)).then(report_of(folder)),
         shown=[TableSpec(title, result.agreement, columns, uncut=True)],
         values={
             "model": record.model,

@@ -16,9 +16,9 @@ from tda_bias.heads.items import ItemDifferences, carriers, shares
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.summaries import kind_of
 from tda_bias.heads.tables import map_columns
-from tda_bias.heads.texts import TEXTS
 from tda_bias.show.page import packed, rounded
 from tda_bias.store.run import Run
+from tda_bias.twins.twins import TEXTS
 
 # Texts of a head that are shown.
 N_CARRIERS = 5

@@ -133,16 +133,23 @@ def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:
     )
 
 
-def _by_length(split: pd.DataFrame, value: str, text: str, unit: str) -> str:
-    """A share, mean over some rows of a length split, by which text is longer."""
+def share_by_length(split: pd.DataFrame, value: str) -> list[tuple[str, float, int]]:
+    """A share, mean over some rows of a length split, and its items, by which text is longer."""
     parts = []
     for sign, name in _LONGER:
         rows = split[split["longer"] == sign]
         n = int(rows["items"].sum())
         if n:
-            share = float((rows[value] * rows["items"]).sum() / n)
-            parts.append(f"{share:.0f} where {text} is {name} ({counted(n, unit)})")
-    return ", ".join(parts)
+            parts.append((name, float((rows[value] * rows["items"]).sum() / n), n))
+    return parts
+
+
+def _by_length(split: pd.DataFrame, value: str, text: str, unit: str) -> str:
+    """The same in words."""
+    return ", ".join(
+        f"{share:.0f} where {text} is {name} ({counted(n, unit)})"
+        for name, share, n in share_by_length(split, value)
+    )
 
 
 def _stereotype_by_length(split: pd.DataFrame, scoring: str) -> list[str]:
@@ -237,7 +244,7 @@ def _sentences_by_length(run: SentenceScores, scoring: str) -> list[str]:
 # -- pairs -----------------------------------------------------------------------------------------
 
 
-_HEADLINES = {
+HEADLINES = {
     "log_odds": "log-odds",
     "log_odds_female": "log-odds of she over he",
     "log_odds_participant": "of participants",
@@ -252,7 +259,7 @@ def pairs_finding(result: PairSetScores) -> Finding:
     """The text of a pair that the model prefers, and what length alone decides."""
     record, whole = result.record, result.scores.iloc[0]
     headline = ", ".join(
-        f"{_HEADLINES.get(name, name.replace('_', ' '))} {number_text(value)}"
+        f"{HEADLINES.get(name, name.replace('_', ' '))} {number_text(value)}"
         for name, value in record.official.headline.items()
     )
     preferred = interval_text(whole["preferred_low"], whole["preferred_high"], 1)

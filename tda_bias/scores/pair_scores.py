@@ -55,7 +55,8 @@ def pair_items(
 
     Returns:
         One row per reading (see ``TextReader.read``) and pair: ``reading id group
-        type cluster log_prob_more tokens_more log_prob_less tokens_less``. Natural logarithms,
+        type cluster more less log_prob_more tokens_more log_prob_less tokens_less``, of which
+        ``more`` and ``less`` are the texts. Natural logarithms,
         summed over the scored tokens; NaN where a text has none, or the tokenizer writes both
         texts alike.
 
@@ -74,7 +75,8 @@ def pair_items(
     for reading, of_pairs in read.items():
         for pair, texts in zip(pairs.pairs, of_pairs, strict=True):
             row = {"reading": reading, "id": pair.id, "group": pair.group, "type": pair.type}
-            rows.append({**row, "cluster": pair.unit, **text_columns(texts, _SIDES)})
+            row |= {"cluster": pair.unit, **dict(zip(_SIDES, pair.texts(), strict=True))}
+            rows.append({**row, **text_columns(texts, _SIDES)})
     return pd.DataFrame(rows)
 
 

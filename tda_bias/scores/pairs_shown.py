@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from tda_bias.pairs import SETS
+from tda_bias.scores.brief import pairs_brief
 from tda_bias.scores.finding import pairs_finding
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.show.output import Output
@@ -28,7 +29,7 @@ def shown(result: PairSetScores, folder: Path, *, top: int = 10) -> Output:
     """The set's own score, and how sure it is."""
     record = result.record
     return Output(
-        finding=pairs_finding(result).then(report_of(folder)),
+        finding=pairs_finding(result).led_by(pairs_brief(result)).then(report_of(folder)),
         shown=[official_table(result), *_own_groups(result), *data_remarks(record)],
         values={
             "model": record.model,

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.scores.beta_parts import PARTS
+from tda_bias.scores.brief import sentences_brief, stereoset_brief
 from tda_bias.scores.finding import PER, scored_name, sentences_finding, stereoset_finding
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.output import Output
@@ -49,7 +50,9 @@ def shown(result: StereoSetScores, folder: Path, *, top: int = 10) -> Output:
     category = quote(categories[0]) if len(categories) == 1 else "all"
     data = data_option(result.record)
     return Output(
-        finding=stereoset_finding(result).then(
+        finding=stereoset_finding(result)
+        .led_by(stereoset_brief(result))
+        .then(
             f"tdabias heads --model {quote(name)} --category {category}{data}", report_of(folder)
         ),
         shown=[*tables, *groups, *data_remarks(result.record)],
@@ -72,7 +75,7 @@ def sentences_shown(run: SentenceScores, folder: Path, *, top: int = 10) -> Outp
     columns = [scored, *_SCORE_COLUMNS]
     title = f"{run.record.model.name} · StereoSet intrasentence · {_coverage(run)}"
     return Output(
-        finding=sentences_finding(run).then(report_of(folder)),
+        finding=sentences_finding(run).led_by(sentences_brief(run)).then(report_of(folder)),
         shown=[
             TableSpec(title, _of_all(run.scores), columns, uncut=True),
             *_own_groups(run.scores[run.scores["scored"] == run.scores["scored"].iloc[0]]),

@@ -45,6 +45,7 @@ from tda_bias.store.result import Result, Table
 from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
 from tda_bias.twins.told_apart import told_apart
+from tda_bias.twins.twins import TEXTS, compared_texts
 from tda_bias.types import InputError, Progress, Triple
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ class StereoSetScores(Result):
     """Result of ``stereoset_scores``; tables of twins are empty in a run without.
 
     Attributes:
-        items: Log-probabilities and tokens of continuations and, with twins, beta with its parts:
+        items: Log-probabilities and tokens of continuations, the texts and, with twins, theirs
+            (``TEXTS``) and beta with its parts:
             ``stereoset.item_table``, ``beta.with_beta``, ``beta_parts.part_columns``.
         scores: The official scores: ``stereoset.scores``.
         length_split: How often the stereotype wins by which text is longer.
@@ -222,7 +224,10 @@ def stereoset_scores(
     def likelihoods(of_items: Sequence[Sequence[Triple]]) -> list[list[TripleLikelihood]]:
         return [[of_texts[_texts(text)] for text in several] for several in of_items]
 
-    items = item_table(triples, read[: len(triples)]).assign(id=triple_ids(triples))
+    texts = pd.DataFrame(map(compared_texts, triples, twins_of))
+    items = item_table(triples, read[: len(triples)]).assign(
+        id=triple_ids(triples), **texts[[*TEXTS[:2]]]
+    )
     tables = {name: pd.DataFrame(columns=[*columns]) for name, _, columns in TWIN_TABLES}
     tables["twins"] = twin_items = twin_table(likelihoods(twins_of))
     tables["placebos"] = placebo_items = placebo_twins(
@@ -233,7 +238,8 @@ def stereoset_scores(
         parts = part_columns(
             model.tokenizer, triples, twins_of, lambda triple: of_texts[_texts(triple)]
         )
-        items = pd.concat([with_beta(items, twin_items), parts], axis=1)
+        of_twins = texts[[*TEXTS[2:]]]
+        items = pd.concat([with_beta(items, twin_items), of_twins, parts], axis=1)
         tables["beta_parts"] = part_table(items, confidence=confidence)
     if not placebo_items.empty:
         tables["placebo_beta"] = placebo_table(

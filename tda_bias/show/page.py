@@ -1,4 +1,4 @@
-"""One self-contained page of findings, pictures and tables, and the audit that it may hold.
+"""One self-contained page: verdicts first, then pictures, and folded what they rest on.
 
 Everything that comes from data reaches the page as escaped text or as compressed JSON that scripts
 put into text nodes. The page's own policy lets a browser run the scripts that stand here, known by
@@ -12,28 +12,31 @@ import gzip
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import yaml
 from jaxtyping import Float
 
+from tda_bias.show import drawings
+from tda_bias.show.meaning import meaning, unsaid
 from tda_bias.show.text import Finding
-from tda_bias.store.record import RunRecord
+from tda_bias.show.verdict import Outcome, ordered, remaining_said
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
 # What a page may weigh, so that it can be mailed and opens at once.
 MAX_BYTES = 5_000_000
 # Rows of a table that a page holds; the run's own file has all.
 MAX_ROWS = 3_000
+# Cards of the first screen, and of these at most so many about heads, and about changes.
+MAX_CARDS, _MAX_OTHERS = 6, 2
 _SCRIPTS = (
     "sortable.min.js",
     "sortable.a11y.min.js",
@@ -66,6 +69,7 @@ class Section:
 
     title: str
     findings: Sequence[tuple[str, Finding]] = ()  # each with what it is about
+    caveats: Sequence[str] = ()
     pictures: Sequence[Picture] = ()
     # By name; each can be sorted, and downloaded as a file of that name.
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -75,19 +79,44 @@ class Section:
     record: str = ""  # as JSON
 
 
-def page_html(
-    title: str, lead: str, sections: Sequence[Section] = (), *, command: str = "", audit: str = ""
-) -> str:
-    """The text of a page's file: a title, a paragraph, sections run by run, and an audit.
+@dataclass(frozen=True)
+class Audit:
+    """The audit of a page as HTML: whole, and short enough for one page of paper."""
 
-    ``command`` is a command line that makes the page again, ``audit`` from ``audit_html``.
+    whole: str = ""
+    paper: str = ""
+
+
+def page_html(
+    title: str,
+    outcomes: Sequence[Outcome] = (),
+    sections: Sequence[Section] = (),
+    *,
+    model: str = "the model",
+    date: str = "",
+    command: str = "",
+    audit: Audit | None = None,
+    tables: bool = False,
+) -> str:
+    """The text of a page's file.
+
+    Args:
+        title: Its first line.
+        outcomes: What the runs come to, in any order.
+        sections: What they rest on, run by run.
+        model: Whose outcomes they are, in sentences.
+        date: When the runs were made.
+        command: A command line that makes the page again.
+        audit: From ``audit.audit_of``.
+        tables: Whether tables and figures are printed too.
 
     Raises:
         InputError: if it would be larger than ``MAX_BYTES``.
     """
     from markupsafe import Markup
 
-    scripts, style = [_asset(name) for name in _SCRIPTS], _asset("page.css")
+    outcomes, audit = ordered(outcomes), audit or Audit()
+    scripts, style = [asset(name) for name in _SCRIPTS], asset("page.css")
     # Under this policy nothing runs or is fetched but these scripts, this style sheet, and pictures
     # that stand in the page.
     hashes = [
@@ -99,19 +128,23 @@ def page_html(
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     # Nothing of the data is markup, and a third of it is as large: `readSections` in `page.js`.
-    data = json.dumps(page_data(sections), ensure_ascii=False, allow_nan=False).encode()
-    text = _rendered(
+    data = json.dumps(page_data(sections, outcomes), ensure_ascii=False, allow_nan=False).encode()
+    text = rendered(
         "page.html.j2",
         title=title,
-        lead=lead,
+        date=date,
+        **_first_screen(outcomes, model),
+        caveats=list(dict.fromkeys(line for section in sections for line in section.caveats)),
         sections=sections,
+        tables=tables,
         command=command,
         policy=policy,
         version=version("tdabias"),
         # Ours, and allowed by their hashes: they must reach the page as they are.
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        audit=Markup(audit),
+        audit=Markup(audit.whole),
+        paper=Markup(audit.paper),
         data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
     )
     size = len(text.encode())
@@ -123,30 +156,99 @@ def page_html(
     return text
 
 
-def _rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: Any) -> str:
     """A template filled in; every text among the values is escaped."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.from_string(_asset(template)).render(**values)
+    return environment.from_string(asset(template)).render(**values)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file that the page is made of."""
     return files("tda_bias.data").joinpath("page", name).read_text(encoding="utf-8").strip()
 
 
-def page_data(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Data for the page's scripts, section by section."""
-    return [
-        {
-            "explorer": section.explorer,
-            "tables": [
-                {"name": name, "of": len(table), **column_data(table.head(MAX_ROWS))}
-                for name, table in section.tables.items()
-            ],
-        }
+# -- the first screen ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An outcome with its drawing, and the number of its items on the page."""
+
+    number: int
+    outcome: Outcome
+    drawing: Markup
+
+
+def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
+    """Verdicts, sentences and drawings, as the template names them."""
+    numbered = list(enumerate(outcomes))
+    limits = drawings.forest_limits(outcomes)
+    cards = {id(one) for one in card_outcomes(outcomes)}
+    examples = [one.example for one in outcomes if one.example is not None]
+    return {
+        "outcomes": outcomes,
+        "cards": [
+            Drawn(number, one, drawings.interval_svg(one))
+            for number, one in numbered
+            if id(one) in cards
+        ],
+        "forest": [
+            Drawn(number, one, drawings.effect_svg(one, limits))
+            for number, one in numbered
+            if math.isfinite(one.effect)
+        ],
+        "maps": [
+            Drawn(number, one, drawings.map_svg(one.grid, _map_label(one)))
+            for number, one in numbered
+            if one.grid is not None
+        ],
+        "bar": drawings.bar_svg,
+        "means": meaning(model, outcomes),
+        "unsaid": unsaid(outcomes) if outcomes else [],
+        "remaining": remaining_said(outcomes),
+        "example": examples[0] if examples else None,
+    }
+
+
+def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes with a card: six, with room for heads and changes among them."""
+    says, *others = (
+        [one for one in outcomes if one.question == question]
+        for question in ("says", "heads", "change")
+    )
+    room = MAX_CARDS - sum(min(_MAX_OTHERS, len(some)) for some in others)
+    chosen = says[:room]
+    for some in others:
+        chosen += some[:_MAX_OTHERS]
+    left = [one for one in outcomes if not any(one is kept for kept in chosen)]
+    chosen += left[: MAX_CARDS - len(chosen)]
+    return ordered(chosen)
+
+
+def _map_label(one: Outcome) -> str:
+    return f"{one.name}: {one.value_said} correction"
+
+
+# -- data for scripts ------------------------------------------------------------------------------
+
+
+def page_data(
+    sections: Sequence[Section], outcomes: Sequence[Outcome] = ()
+) -> list[dict[str, Any]]:
+    """Data for the page's scripts, section by section; last the items of outcomes."""
+    data = [
+        {"explorer": section.explorer, "tables": list(_tables(section.tables.items()))}
         for section in sections
     ]
+    items = ((f"items of {one.name}", one.items) for one in outcomes if one.items is not None)
+    return [*data, {"explorer": None, "tables": list(_tables(items))}]
+
+
+def _tables(named: Any) -> Iterator[dict[str, Any]]:
+    for name, table in named:
+        yield {"name": name, "of": len(table), **column_data(table.head(MAX_ROWS))}
 
 
 def column_data(frame: pd.DataFrame) -> dict[str, Any]:
@@ -179,84 +281,3 @@ def packed(values: np.ndarray) -> dict[str, Any]:
     whole = np.where(defined, np.round(np.where(defined, filled, 0.0) / step), -32768)
     text = base64.b64encode(whole.astype("<i2").tobytes()).decode()
     return {"step": step, "base64": text}
-
-
-# -- audit -----------------------------------------------------------------------------------------
-
-_UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
-
-
-@dataclass(frozen=True)
-class Audited:
-    """A run as an audit lists it."""
-
-    name: str  # its folder
-    record: RunRecord
-    findings: Sequence[tuple[str, Finding]]  # each with what it is about
-    repeat: str = ""  # the command line that makes it again
-    whom: str = ""  # groups of persons that its texts are about
-
-
-def audit_html(runs: Sequence[Audited]) -> str:
-    """The audit of runs as HTML; every name is escaped."""
-    known = facts()
-    sets = dict.fromkeys(name for run in runs for name in _texts(run.record))
-    records = [run.record for run in runs]
-    versions = {f"{name} {v}" for record in records for name, v in record.packages.items()}
-    versions |= {f"tdabias {record.tdabias}" for record in records if record.tdabias}
-    return _rendered(
-        "audit.html.j2",
-        runs=[_shown(run) for run in runs],
-        frameworks=known["frameworks"],
-        data_sets={name: known["data_sets"].get(name, _UNKNOWN) for name in sets},
-        versions=", ".join(sorted(versions)),
-    )
-
-
-def model_card(
-    base: str, title: str, runs: Sequence[Audited], *, body: str = "", tags: Sequence[str] = ()
-) -> str:
-    """The card of a model that a command wrote: what its folder is, and the audit.
-
-    ``base`` is the model that it was made from; ``runs`` are the one that made it, and those it
-    rests on; ``body`` is Markdown about it, before the audit.
-    """
-    front = {"base_model": base, "library_name": "transformers", "tags": ["tdabias", *tags]}
-    head = yaml.safe_dump(front, sort_keys=False).strip()
-    before = f"{body}\n\n## Audit\n\n" if body else ""
-    return f"---\n{head}\n---\n# {title}\n\n{before}{audit_html(runs)}\n"
-
-
-@cache
-def facts() -> Mapping[str, Any]:
-    """Audit notes on every command, data set and framework."""
-    return dict(yaml.safe_load(_asset("audit.yaml")))
-
-
-def _shown(run: Audited) -> dict[str, Any]:
-    record = run.record
-    seed = record.settings.get("seed")
-    return {
-        "name": run.name,
-        "record": record,
-        "about": facts()["commands"][record.command.split()[0]],
-        "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
-        "texts": "; ".join(_texts(record).values()) or "not recorded",
-        "whom": run.whom or "not recorded",
-        "repeat": run.repeat,
-        "seed": "none" if seed is None else seed,
-        "files": ", ".join(f"{name} {file.hash}" for name, file in record.files.items()),
-    }
-
-
-def _texts(record: RunRecord) -> dict[str, str]:
-    """The data sets that a run read, by their names, with their versions."""
-    texts: dict[str, list[str]] = {}
-    for read in record.sources or record.reads():  # of one that is not saved yet
-        # Of texts called stereoset the source tells whether they are; others have a name of theirs.
-        own = read.name in facts()["data_sets"] and read.name != "stereoset"
-        name = read.name if own else read.source
-        known = next((known for known in facts()["data_sets"] if known in name), name)
-        pinned = f", revision {read.revision}" if read.revision else ""
-        texts.setdefault(known, []).append(f"{read.source}{pinned}")
-    return {name: "; ".join(dict.fromkeys(several)) for name, several in texts.items()}

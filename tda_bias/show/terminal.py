@@ -12,6 +12,9 @@ from rich.table import Table
 
 from tda_bias.show.table import TableSpec
 
+# For terminals without these characters, as rich draws tables there.
+_PLAIN = str.maketrans({"█": "#", "░": ".", "·": "-", "→": ">"})
+
 
 def print_table(spec: TableSpec) -> None:
     """Print a table, wider than the terminal where its words need it.
@@ -72,7 +75,7 @@ def print_lines(*lines: str) -> None:
     """Print sentences, which a terminal breaks where it likes; square brackets are no markup."""
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for line in lines:
-        console.print(line)
+        console.print(line if console.encoding.startswith("utf") else line.translate(_PLAIN))
 
 
 def say(console: Console, text: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
+from tda_bias.show.brief import Brief
 from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
@@ -145,13 +146,18 @@ NEUTRAL_IS_NOT_GOOD = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding in the parts in which every measuring command prints it."""
+    """A finding: what is printed of it at first, and the parts that ``--verbose`` adds."""
 
     result: Sequence[str]  # what was found, first and plainly, with its correction
     control: Sequence[str] = ()  # what it must be compared with: chance, twins, length, ...
     power: Sequence[str] = ()  # the smallest effect that would have been found
     next: Sequence[str] = ()  # commands that follow, with this run's paths
     details: Sequence[str] = ()  # printed with ``--verbose``, and on the page of ``report``
+    brief: Brief | None = None  # printed at first; without one, the parts are
+
+    def led_by(self, brief: Brief) -> Finding:
+        """The same, with what is printed at first."""
+        return replace(self, brief=brief)
 
     def then(self, *commands: str) -> Finding:
         """The same, with the commands that follow it."""
@@ -164,13 +170,23 @@ class Finding:
         for label in ("result", "control", "power"):
             rows = [row for sentence in getattr(self, label) for row in whole_words.wrap(sentence)]
             lines += _labelled(label, rows)
-        called = [re.sub(r"^tdabias(?= )", lambda _: program, command) for command in self.next]
-        lines += _labelled("next", called)
+        lines += _labelled("next", self.commands(program))
         return [*lines, *self.details] if verbose else lines
 
-    def as_values(self) -> dict[str, list[str]]:
+    def commands(self, program: str = "tdabias") -> list[str]:
+        """The commands that follow, which begin with ``program``."""
+        return [re.sub(r"^tdabias(?= )", lambda _: program, command) for command in self.next]
+
+    def as_values(self) -> dict[str, Any]:
         """The same for other programs."""
-        return {name: list(part) for name, part in vars(self).items()}
+        parts = {name: list(part) for name, part in vars(self).items() if name != "brief"}
+        return parts if self.brief is None else {**self.brief.as_values(), **parts}
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> Finding:
+        """What ``as_values`` gave."""
+        parts = {name: values[name] for name in ("result", "control", "power", "next", "details")}
+        return cls(**parts, brief=Brief.of_values(values) if "said" in values else None)
 
 
 def _labelled(label: str, rows: Sequence[str]) -> list[str]:
@@ -185,6 +201,17 @@ def data_remarks(record: RunRecord) -> list[str]:
         return [*record.remarks]
     starter = [STARTER_CAUTION] if data.source == "starter" else []
     return [*record.remarks, *data.remarks, *starter]
+
+
+def about_run(record: RunRecord, *more: str) -> list[str]:
+    """The first line of a run: its model, what ``more`` says, and whether it only demonstrates."""
+    starter = record.data is not None and record.data.source == "starter"
+    return [short_name(record.model.name), *more, *(["demonstration only"] if starter else [])]
+
+
+def without_starter(remarks: Sequence[str]) -> list[str]:
+    """Remarks but for that on the starter texts: the first line says that they demonstrate."""
+    return [remark for remark in remarks if remark != STARTER_CAUTION]
 
 
 def rounded_lines(precision: str) -> list[str]:

@@ -74,11 +74,32 @@ class ClusterMean:
         Source: Wilson (1927); Dean & Pagano (2015).
         """
         spread = self.mean * (1 - self.mean)
-        n = spread / self.error**2 if self.error > 0 else self.items
+        n = self._independent()
         t2 = self._quantile(confidence) ** 2
         middle = (n * self.mean + t2 / 2) / (n + t2)
         half = np.sqrt(t2 * (n * spread + t2 / 4)) / (n + t2)
         return float(middle - half), float(middle + half)
+
+    def pvalue(self, neutral: float = 0.0) -> float:
+        """Two-sided p of Student's test that the mean is ``neutral``.
+
+        It is below .05 where ``neutral`` is outside the 95 % ``limits``, and NaN where these are.
+        """
+        if self.clusters < FEWEST_CLUSTERS or not self.error > 0:
+            return float("nan")
+        return float(2 * stats.t.sf(abs(self.mean - neutral) / self.error, self.df))
+
+    def share_pvalue(self, neutral: float = 0.5) -> float:
+        """The same for a mean of values in [0, 1]: it agrees with ``share_limits``."""
+        if self.clusters < FEWEST_CLUSTERS:
+            return float("nan")
+        error = np.sqrt(neutral * (1 - neutral) / self._independent())
+        return float(2 * stats.t.sf(abs(self.mean - neutral) / error, self.df))
+
+    def _independent(self) -> float:
+        """Independent items that would give the error of a share; all where none differs."""
+        spread = self.mean * (1 - self.mean)
+        return float(spread / self.error**2) if self.error > 0 else float(self.items)
 
     def plus(self, other: ClusterMean) -> ClusterMean:
         """The mean with the variance of an independent second sample added: its trainings, words.

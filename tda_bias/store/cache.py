@@ -144,15 +144,15 @@ class Cache:
         if self._cluster is None:
             yield from map(self.get, parts)
             return
-        missing = {part.name for part in parts if self._saved(part) is None}
+        missing = {part.name: part for part in parts if self._saved(part) is None}
         arrived: dict[str, Mapping[str, np.ndarray]] = {}
-        asked = [part for part in parts if part.name in missing]
+        asked = {name: part.compute for name, part in missing.items()}
         with closing(self._cluster.computed(asked)) as finished:
             for part in parts:
                 while part.name in missing and part.name not in arrived:
-                    other, arrays = next(finished)
-                    self._save(other, arrays)
-                    arrived[other.name] = arrays
+                    name, arrays = next(finished)
+                    self._save(missing[name], arrays)
+                    arrived[name] = arrays
                 yield arrived.pop(part.name) if part.name in arrived else self.get(part)
 
     def _header(self, part: Part) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import cloudpickle
@@ -34,9 +34,6 @@ from distributed import (
 )
 
 from tda_bias.types import InputError
-
-if TYPE_CHECKING:
-    from tda_bias.store.cache import Part
 
 T = TypeVar("T")
 Arrays = Mapping[str, np.ndarray]
@@ -103,8 +100,10 @@ class Cluster:
         self._names |= {id(own): (key, name) for name, own in names(thing).items()}
         self._held.append(thing)
 
-    def computed(self, parts: Sequence[Part]) -> Generator[tuple[Part, Arrays], None, None]:
-        """Parts and their arrays, as they are finished.
+    def computed(
+        self, parts: Mapping[str, Callable[[], Arrays]]
+    ) -> Generator[tuple[str, Arrays], None, None]:
+        """Names of parts and their arrays, as they are finished.
 
         A part whose worker is lost is computed by another one.
 
@@ -113,10 +112,10 @@ class Cluster:
         """
         if not parts:
             return
-        key = self._give(self._packed([part.compute for part in parts]))
+        key = self._give(self._packed(list(parts.values())))
         futures = {
-            self._client.submit(_computed, key, number, key=f"{part.name} {key}", pure=False): part
-            for number, part in enumerate(parts)
+            self._client.submit(_computed, key, number, key=f"{name} {key}", pure=False): name
+            for number, name in enumerate(parts)
         }
         try:
             for future, arrays in as_completed(futures, loop=self._client.loop, with_results=True):

@@ -17,6 +17,14 @@ from tda_bias.store.hashes import text_hash
 from tda_bias.types import ROLES, InputError, Triple
 
 Key = tuple[str, str, str, str, str, str]
+# Columns of the compared texts of an item, its own and those of its first twin.
+TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
+
+
+def compared_texts(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
+    """The compared texts of an item by the names in ``TEXTS``; empty for a twin that is not."""
+    of_twin = twins[0].texts()[:2] if twins else ("", "")
+    return dict(zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True))
 
 
 def text_fields(triple: Triple) -> tuple[str, str, str, str]:

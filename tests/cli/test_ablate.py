@@ -22,7 +22,7 @@ def finished(heads, tmp_path_factory):
     """The folder of a finished run, which nobody changes, and what it printed."""
     out, printed = tmp_path_factory.mktemp("ablate") / "out", io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert run(ablating(heads, out)) == 0
+        assert run([*ablating(heads, out), "--verbose"]) == 0
     return out, " ".join(printed.getvalue().split())
 
 
@@ -42,7 +42,7 @@ def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished
 
 
 def test_without_twins_there_are_log_odds_alone(heads, finished, tmp_path, capsys):
-    assert run([*ablating(heads, tmp_path / "out"), "--twins", "none"]) == 0
+    assert run([*ablating(heads, tmp_path / "out"), "--twins", "none", "--verbose"]) == 0
     assert "mean beta" not in capsys.readouterr().out
     found, without = (AblationStudy.load(folder) for folder in (finished[0], tmp_path / "out"))
     assert without.record.twins is None
@@ -110,7 +110,7 @@ def test_risks_are_an_outcome_beside_beta_with_random_sets_of_the_same_layers(
 ):
     heads, words = of_words / "heads", of_words / "pvf"
     command = [*ablating(heads, tmp_path / "all"), "--outcome", "beta,log_odds,pvf"]
-    assert run([*command, "--pvf", str(words)]) == 0
+    assert run([*command, "--pvf", str(words), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
         "changes the target effect (beta)", "changes the risk R from", "effect on the volatility",
@@ -137,7 +137,7 @@ def test_risks_are_an_outcome_beside_beta_with_random_sets_of_the_same_layers(
 
 def test_words_alone_are_read_where_they_alone_are_asked_for(of_words, tmp_path, capsys):
     command = [*ablating(of_words / "heads", tmp_path / "out"), "--outcome", "pvf"]
-    assert run([*command, "--pvf", str(of_words / "pvf")]) == 0
+    assert run([*command, "--pvf", str(of_words / "pvf"), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "changes the risk R from" in printed
     assert "log-odds" not in printed

@@ -77,7 +77,7 @@ _FLAGS = {
     f"{_H} --data absent.jsonl": "`data` must be stereoset, starter or a readable file",
     f"{_H} -L 1": "has 1 usable triple",
     f"{_H} --colour red": "No such option",
-    "pairs crows": "argument(s) (crows); options have names: --set crows",
+    "pairs crows": "argument(s) (crows); options have names: --pairs crows",
     "heads MODEL": "options have names: --model ",
     "compare a b c": "unexpected extra argument(s) (c)",
     f"{_H} --config absent.yaml": "`config` absent.yaml: No such file",
@@ -103,10 +103,11 @@ _FLAGS = {
     f"{_S} --task both": "`task` must be one of intersentence, intrasentence",
     f"{_S} --data none.jsonl": "`data` must be stereoset, a readable file, or a folder",
     f"{_S} --data .": "has no file dev.json*",
-    "pairs -m MODEL": "`set` is missing; give --set",
-    "pairs -m MODEL --data own.jsonl": "give a file of your own pairs to --set; got --data own.js",
-    "pairs -m MODEL --set wino": "`set` must be one of crows",
-    "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
+    "pairs -m MODEL": "`pairs` is missing; give --pairs",
+    "pairs -m MODEL --data own.jsonl": "give a file of your own pairs to --pairs; got --data own.j",
+    "pairs -m MODEL --set winobias": "No such option: --set. It is --pairs now.",
+    "pairs -m MODEL --pairs wino": "`pairs` must be one of crows",
+    "pairs -m BARE --pairs winobias": "has no tokenizer: its folder lacks tokenizer.json",
     f"{_P} --x-weights none.csv": "`x_weights` must be a readable file; 'none.csv'",
     "pvf -m nowhere -a gender": "`model` must be a hub name",
     "pvf -m a -m a -a gender": "model must not be given twice",
@@ -210,7 +211,7 @@ _LOADED_LATER = {
     "heads -m nowhere/nothing -c gender --data starter --twins absent.jsonl": "`twins`",
     "stereoset -m nowhere/nothing -c gender --data absent.jsonl": "`data`",
     "stereoset -m nowhere/nothing -c all --task intrasentence --data absent.jsonl": "`data`",
-    "pairs -m nowhere/nothing --set winobias --data absent": "`data`",
+    "pairs -m nowhere/nothing --pairs winobias --data absent": "`data`",
     "pvf -m nowhere/nothing -a gender --words absent.txt": "`words`",
     "pvf -m nowhere/nothing -a gender --templates absent.csv": "`templates`",
     "pvf -m nowhere/nothing -a gender --x-weights absent.csv": "`x_weights`",
@@ -228,7 +229,7 @@ _LOADED_LATER = {
     "compare nowhere/a nowhere/b --only blimp --blimp absent.jsonl": "`blimp`",
     "compare nowhere/a nowhere/b --only perplexity --text absent.txt": "`text`",
     "compare nowhere/a nowhere/b --only pairs --pairs absent.csv": "`pairs`",
-    "pairs -m nowhere/nothing --set absent.csv": "`set`",
+    "pairs -m nowhere/nothing --pairs absent.csv": "`pairs`",
     "compare nowhere/a nowhere/b --only stereoset --data starter --group nobody": "`group`",
 }
 
@@ -256,7 +257,7 @@ def _lines(*changes: dict, of: dict) -> str:
     return "\n".join(json.dumps({**of, **change}) for change in changes)
 
 
-_PAIRS, _OF_HEADS = "pairs -m MODEL --set FILE", "heads -m MODEL --pairs FILE"
+_PAIRS, _OF_HEADS = "pairs -m MODEL --pairs FILE", "heads -m MODEL --pairs FILE"
 _SENTENCES = "stereoset -m MODEL -c all --task intrasentence --data FILE"
 _TEMPLATES = "pvf -m WORDS -a CLASSES --words professions --templates FILE"
 _CONFIG = f"{_H} --config FILE"

@@ -34,7 +34,7 @@ def words(folder, *more, answers=None):
 @pytest.mark.parametrize("ask", ["text", "letter"])
 def test_a_model_is_asked_and_its_answers_scored_again_give_the_same(folder, tmp_path, capsys, ask):
     out = tmp_path / "run"
-    assert run(words(folder, "--ask", ask, "--out", str(out))) == 0
+    assert run(words(folder, "--ask", ask, "--out", str(out), "--verbose")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for said in ("disambiguated items with accuracy", "Controls, all categories", f"Files: {out}/"):
         assert said in shown, said
@@ -117,7 +117,7 @@ def test_an_audit_names_the_published_set_and_no_licence_of_a_user_s_own(
     arguments = ["--answers", str(folder / "right.jsonl"), "--out", str(tmp_path / "run")]
     assert run(["bbq", *arguments, "--data", str(path), "--quiet"]) == 0
     out = tmp_path / "page.html"
-    assert run(["report", str(tmp_path / "run"), "--audit", "--out", str(out)]) == 0
+    assert run(["report", str(tmp_path / "run"), "--out", str(out)]) == 0
     assert licence in out.read_text()
 
 

@@ -28,12 +28,12 @@ def test_halves_of_the_targets_confirm_each_other_or_not(heads, capsys):
 
 def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, capsys):
     assert run(["confirm", str(heads), "--top", "2", "--n-permutations", "99"]) == 0
-    found = capsys.readouterr().out.partition("NEXT")[0].strip()
-    assert found.startswith("RESULT")
+    found = capsys.readouterr().out.partition("  Next ")[0].strip()
+    assert "Heads that stand out on some targets" in found
     assert run(["show", str(heads / "confirm")]) == 0
     assert found in capsys.readouterr().out
     page = tmp_path / "r.html"
-    assert run(["report", str(heads / "confirm"), "--out", str(page), "--audit", "--quiet"]) == 0
+    assert run(["report", str(heads / "confirm"), "--out", str(page), "--quiet"]) == 0
     text = page.read_text(encoding="utf-8")
     assert "Heads that stand out on some targets" in text
     assert "a replication of a bias result" in text
@@ -194,7 +194,7 @@ def test_there_is_one_look_and_no_second(name, command, pairs, tmp_path, capsys)
     assert run(command) == 0
     file, model = pairs("nurse", "cook", "king"), tmp_path / "run" / name
     out = model / "confirm"
-    assert run(["confirm", str(model), "--pairs", str(file)]) == 0
+    assert run(["confirm", str(model), "--pairs", str(file), "--verbose"]) == 0
     printed = capsys.readouterr().out
     assert "POWER    With 3 targets a change of " in printed
     assert "Mean log-odds of 6 items of 3 targets that no training saw" in printed

@@ -265,7 +265,7 @@ def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
 
 
 def test_a_finished_run_is_shown_again(finished, capsys):
-    assert run(["show", str(finished)]) == 0
+    assert run(["show", str(finished), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "beta on unseen targets" in printed
     assert "mediation" in printed
@@ -279,7 +279,7 @@ def test_a_run_with_controls_of_earlier_versions_is_shown(finished, tmp_path, ca
         return record
 
     resealed(old, with_past_controls)
-    assert run(["show", str(old)]) == 0
+    assert run(["show", str(old), "--verbose"]) == 0
     assert "mediation" in capsys.readouterr().out
 
 
@@ -357,7 +357,7 @@ def test_where_no_check_passes_the_guards_the_model_stays_and_the_result_says_so
     assert "the model that is saved is the original" in record["verdict"]
     # Equal weights cannot be compared.
     assert "tdabias compare" not in printed
-    assert "--category gender --data starter" not in printed.partition("NEXT")[2]
+    assert "--category gender --data starter" not in printed.partition("  Next ")[2]
 
 
 def test_a_folder_that_is_no_saved_model_is_refused_before_anything_is_trained(

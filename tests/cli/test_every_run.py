@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 import shutil
 from contextlib import redirect_stdout
@@ -29,7 +30,7 @@ COMMANDS = {
         "--start bos", "start was 'tokenizer', now 'bos'", "scored",
     ),
     "pairs": (
-        "pairs -m MODEL --set winobias -L 1 --group nurse",
+        "pairs -m MODEL --pairs winobias -L 1 --group nurse",
         "--group cook", "group was ['nurse'], now ['nurse', 'cook']", "preferred",
     ),
     "pvf": (
@@ -105,7 +106,27 @@ def test_a_run_is_printed_again_as_it_was_and_without_the_model(runs, name, caps
     folder, _, before = runs[name]
     assert run(["show", str(folder)]) == 0
     assert capsys.readouterr().out == before
-    labels = [before.index(label) for label in ("RESULT", "CONTROL", "POWER", "NEXT", "Files: ")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_sentence_a_few_numbers_and_what_is_next_are_printed_and_the_parts_when_asked(
+    runs, name, capsys
+):
+    folder, _, printed = runs[name]
+    title, blank, said, *_ = printed.splitlines()
+    assert "tiny" in title
+    assert blank == ""
+    assert re.match(r"[^.]+", said)
+    numbers = printed.split("\n\n")[2].splitlines()
+    assert 1 <= sum(re.match(r"  \S", line) is not None for line in numbers) <= 9
+    assert re.search(r"^  Files +\S", printed, re.MULTILINE)
+    assert re.search(r"^  Next +tdabias ", printed, re.MULTILINE)
+    assert not re.search("RESULT|CONTROL|dispersion test, triple minus twin|q < .05", printed)
+    assert run(["show", str(folder), "--verbose"]) == 0
+    verbose = capsys.readouterr().out
+    assert verbose.startswith(printed.partition("\n\n")[0])
+    parts = ("RESULT", "CONTROL", "POWER", "NEXT", "Files: ")
+    labels = [verbose.index(label) for label in parts]
     assert labels == sorted(labels)
 
 
@@ -114,9 +135,13 @@ def test_what_is_printed_fits_a_terminal_of_80_columns(runs, name, capsys, monke
     monkeypatch.setenv("COLUMNS", "80")
     folder, *_ = runs[name]
     assert run(["show", str(folder)]) == 0
-    lines = capsys.readouterr().out.partition("Files: ")[0].splitlines()
-    # Commands are as long as the names of their folders.
-    assert [line for line in lines if len(line) > 80 and " tdabias " not in line] == []
+    lines = capsys.readouterr().out.splitlines()
+    # Paths, and commands, are as long as the names of their folders.
+    long = [line for line in lines if len(line) > 80 and str(folder) not in line]
+    assert [line for line in long if " tdabias " not in line] == []
+    assert run(["show", str(folder), "--verbose"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line[:1] in "┏┃│└"]
+    assert max(map(len, rows), default=0) <= 80
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -129,9 +154,10 @@ def test_other_programs_get_the_finding_and_the_main_table_and_quiet_says_nothin
     of_whole = found if name not in ("heads", "pvf") else next(
         iter(next(found[key] for key in ("categories", "models") if key in found).values())
     )  # fmt: skip
-    first = of_whole["finding"]["result"][0]
-    assert set(of_whole["finding"]) == {"result", "control", "power", "next", "details"}
-    assert " ".join(first.split())[:60] in " ".join(printed.split())
+    finding = of_whole["finding"]
+    parts = {"result", "control", "power", "next", "details"}
+    assert set(finding) == parts | {"about", "said", "numbers", "remarks"}
+    assert finding["said"] in " ".join(printed.split())
     assert (found if "folder" in found else of_whole)["folder"] == str(folder)
     assert run(["show", str(folder), "--format", "csv"]) == 0
     table = capsys.readouterr().out

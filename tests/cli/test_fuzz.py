@@ -142,7 +142,7 @@ INPUTS = {
     "stereoset -m nowhere -c gender --twins none --data FILE": lines_of(TRIPLE),
     "twins --out OUT --data FILE": lines_of(TRIPLE),
     "heads -m nowhere -c gender --data starter --twins FILE": lines_of(TWIN),
-    "pairs -m nowhere --set FILE": lines_of(PAIR),
+    "pairs -m nowhere --pairs FILE": lines_of(PAIR),
     "heads -m nowhere -c gender --data starter --twins none --config FILE": yaml_text,
     "unqover -m nowhere --class FILE": yaml_text,
     "twins --data starter --out OUT --kinds FILE": yaml_text,
@@ -192,7 +192,7 @@ def every_option() -> list[tuple[str, str]]:
 
 NEEDED = {"heads": "-m nowhere -c gender", "stereoset": "-m nowhere -c gender",
           "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender",
-          "pairs": "-m nowhere --set winobias",
+          "pairs": "-m nowhere --pairs winobias",
           "pvf score": "-m nowhere -a gender", "unqover": "-m nowhere --class gender",
           "edit": "-m nowhere --head L0H0 --how zero --out x"}  # fmt: skip
 OPTIONS = every_option()

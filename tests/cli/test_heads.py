@@ -196,7 +196,7 @@ def test_a_shift_that_survives_with_twins_is_no_empty_result(ran, survive):
 
 def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):
     assert run([*arguments, "--twins", "none"]) == 0
-    assert "No twins: wording and length are in every difference" in capsys.readouterr().out
+    assert "not taken out: there are no twins" in capsys.readouterr().out
     result = HeadBias.load(tmp_path / "out")
     assert result.record.twins is None
     assert "p_location_twin" not in result.table

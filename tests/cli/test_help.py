@@ -83,7 +83,7 @@ def test_no_help_loads_what_only_work_needs():
     [
         "heads --category gender --data starter --limit 1",
         "stereoset --category gender --data starter --limit 1",
-        "pairs --set winogender --limit 1",
+        "pairs --pairs winogender --limit 1",
         "pvf --attribute pronouns",
         "unqover --class gender --subjects 2 --attributes 1",
     ],

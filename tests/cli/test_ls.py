@@ -38,7 +38,7 @@ def test_what_is_listed_as_data_can_be_given(capsys):
     for option, name in table[["option", "name"]].to_numpy():
         if option in load:
             load[option](name)
-    assert set(table["option"]) == {"--data", "--set", *load}
+    assert set(table["option"]) == {"--data", "--pairs", *load}
 
 
 def test_groups_and_categories_are_those_of_the_texts(capsys):

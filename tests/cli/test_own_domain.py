@@ -89,7 +89,7 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
 
 def printed_groups(capsys, *arguments):
     """What a command prints of groups in 80 columns: the first two cells of every row."""
-    assert run([*map(str, arguments)]) == 0
+    assert run([*map(str, arguments), "--verbose"]) == 0
     printed = capsys.readouterr().out
     _, heading, table = printed.partition("Groups")
     assert heading
@@ -111,7 +111,7 @@ def test_groups_of_own_categories_and_pairs_are_printed(
         ("heads", (*model, made, *few)),
         ("stereoset", (*model, made)),
         ("stereoset", (*model, "none")),
-        ("pairs", ("--model", words_folder, "--set", pairs)),
+        ("pairs", ("--model", words_folder, "--pairs", pairs)),
     ):
         out = tmp_path / f"{command}-{len(more)}-{more[-1] == 'none'}"
         groups, _ = printed_groups(capsys, command, *more, "--out", out)

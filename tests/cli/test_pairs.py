@@ -29,7 +29,7 @@ def call(tiny_folder, tmp_path, capsys):
 
 def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
     path = write_lines(tmp_path, *LINES)
-    status, printed, _ = call("--set", path, "--out", tmp_path / "out", "--verbose")
+    status, printed, _ = call("--pairs", path, "--out", tmp_path / "out", "--verbose")
     assert status == 0
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
     assert items["id"].tolist() == ["a", "b"]
@@ -50,7 +50,7 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
 
 @pytest.mark.parametrize("name", ["winobias", "winogender", "blimp"])
 def test_the_sets_that_ship_print_their_own_score(call, tmp_path, name):
-    status, printed, _ = call("--set", name, "--limit", 1, "--out", tmp_path, "--verbose")
+    status, printed, _ = call("--pairs", name, "--limit", 1, "--out", tmp_path, "--verbose")
     assert status == 0
     said = {
         "winobias": "WinoBias log-odds, pro minus anti: log odds type1",
@@ -71,7 +71,7 @@ def test_crows_pairs_are_marked_and_json_holds_everything(call, tmp_path):
         "0,The cook said he knew,The cook said she knew,stereo,gender,a0\n"
         "1,They said so,They said so,stereo,gender,a0\n"
     )
-    options = ("--set", "crows", "--data", path, "--out", tmp_path / "out")
+    options = ("--pairs", "crows", "--data", path, "--out", tmp_path / "out")
     status, printed, _ = call(*options)
     assert status == 0
     assert "authors ask not to train on it" in printed
@@ -88,7 +88,7 @@ def test_crows_in_french_has_the_score_and_the_caution_of_crows_pairs(call, tmp_
         "0,The cook said he knew,The cook said she knew,stereo,gender\n"
         "1,The cook said he knew,,stereo,gender\n"
     )
-    given = ("--set", "crows-fr", "--data", tmp_path, "--out", tmp_path / "out")
+    given = ("--pairs", "crows-fr", "--data", tmp_path, "--out", tmp_path / "out")
     status, printed, _ = call(*given)
     assert status == 0
     shown = " ".join(printed.split())

@@ -126,7 +126,7 @@ SHARED = {
         *("--rank-by", "effect,evidence", "--windows", "2", "--width", "32"),
         *("--most", "2", "--limit", "3"),
     ],
-    "pairs": ["--set", "winobias", "--limit", "6"],
+    "pairs": ["--pairs", "winobias", "--limit", "6"],
     "stereoset": ["--category", "all", "--data", "starter"],
     "sentences": ["--task", "intrasentence", "--category", "all"],
     "pvf score": ["--attribute", "pronouns", "--untrained"],

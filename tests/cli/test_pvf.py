@@ -53,7 +53,7 @@ def undrawn(monkeypatch):
 
 
 def test_one_command_scores_and_prints_the_risks(folders, tmp_path, capsys):
-    assert run([*arguments(folders), "--out", str(tmp_path)]) == 0
+    assert run([*arguments(folders), "--out", str(tmp_path), "--verbose"]) == 0
     printed = capsys.readouterr().out
     for text in ("R_p", "ideally unbiased", "randomly initialised", "Union mass", "tiny0"):
         assert text in printed
@@ -160,7 +160,7 @@ def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_w
     (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\n")
     weighted = ["--x-weights", str(tmp_path / "w.csv"), "--confidence", "0.8"]
     command = ["pvf", "risk", str(scored / "run0"), *weighted, "--out", str(tmp_path / "o")]
-    assert run(command) == 0
+    assert run([*command, "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert ", over 2 weighted words. " in printed
     assert "of 2 words lean to male" in printed
@@ -180,13 +180,13 @@ def test_a_reference_and_a_norm_are_options_and_repeat_with_the_run(
     (tmp_path / "r.csv").write_text("x,women\ngirl,90\nboy,10\nteacher,70\nfriend,50\n")
     asked = ["--reference", str(tmp_path / "r.csv"), "--criterion", "l3"]
     command = ["pvf", "risk", str(scored / "run0"), *asked, "--out", str(tmp_path / "o")]
-    assert run(command) == 0
+    assert run([*command, "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in ("against equality", "l3 of s = p/p* - 1", "r.csv"):
         assert text in printed
     summary = pd.read_csv(tmp_path / "o" / "summary.csv")
     assert summary["against"].tolist()[:2] == ["r.csv", "equality"]
-    assert run(["show", str(tmp_path / "o")]) == 0
+    assert run(["show", str(tmp_path / "o"), "--verbose"]) == 0
     assert "l3 of s = p/p* - 1" in " ".join(capsys.readouterr().out.split())
     assert run(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tda_bias.types import STARTER_CAUTION
 from tdabias_cli.main import run
 from tests.support.reports import with_tables
 
@@ -43,23 +44,77 @@ def test_runs_of_words_and_questions_have_their_sentence_and_their_figures(folde
         assert all(words in title for words, title in zip(figures, titles, strict=True))
 
 
-def test_what_was_made_from_a_run_stands_beside_it_and_an_audit_where_it_is_asked_for(
+def test_what_was_made_from_a_run_stands_beside_it_and_the_audit_is_always_there(
     report_runs, tmp_path, capsys
 ):
     out = tmp_path / "r.html"
-    command = ["report", *map(str, report_runs), "--out", str(out)]
-    assert run(command) == 0
+    assert run(["report", *map(str, report_runs), "--out", str(out)]) == 0
     assert "3 runs" in capsys.readouterr().out
     text = out.read_text(encoding="utf-8")
-    assert "tdabias ablate: " in text
+    assert "What ablating heads changes" in text
     assert f"tdabias report {report_runs[0]}" in text.replace("&#39;", "")
-    assert 'id="audit"' not in text
-    assert run([*command, "--audit", "--quiet"]) == 0
+    whole = text[text.index('<details id="audit"') : text.index('<section class="paper"')]
+    paper = text[text.index('<section class="paper"') : text.index("<footer>")]
+    assert "treat gender differently" in whole
+    assert "2 targets" in whole
+    for audit in (whole, paper):
+        assert "Attention heads that treat a category differently" in audit
+        assert "<img" not in audit
+
+
+def test_the_first_screen_is_a_title_cards_sentences_a_plot_an_example_and_a_map(
+    report_runs, tmp_path
+):
+    out = tmp_path / "r.html"
+    assert run(["report", *map(str, report_runs[:2]), "--out", str(out), "--quiet"]) == 0
     text = out.read_text(encoding="utf-8")
-    audit = text[text.index('<section id="audit"') : text.index('<section id="reproduce"')]
-    assert "treat gender differently" in audit
-    assert "2 targets" in audit
-    assert "<img" not in audit
+    first, _, folded = text.partition('<details id="sure">')
+    marks = [
+        "<h1>", "class=\"cards", "What this means", "What it cannot say",
+        "Every outcome, standardised", "Map of heads", "One example",
+    ]  # fmt: skip
+    places = [first.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert "RESULT" not in first
+    titles = re.findall(r"<summary><h2>([^<]*)", folded)
+    assert titles == [
+        "How sure", "Items behind each number", "Tables and figures", "Repeat it", "Audit file",
+    ]  # fmt: skip
+
+
+def test_a_page_calls_the_model_as_it_is_told_and_names_no_path_of_this_machine(
+    heads, tmp_path, capsys
+):
+    from tda_bias.store.run import open_run
+
+    path, out = open_run(heads).model, tmp_path / "r.html"
+    assert path.startswith("/")
+    for options, title in (([], "tiny-gpt2"), (["--name", "Our model"], "Our model")):
+        assert run(["report", str(heads), "--out", str(out), *options]) == 0
+        text = out.read_text(encoding="utf-8")
+        assert f"<h1>{title} · stereotypes</h1>" in text
+        seen = re.sub(r'<details id="reproduce">.*<details id="audit"', "", text, flags=re.DOTALL)
+        seen = re.sub(r"<code>.*?</code>|<script.*", "", seen, flags=re.DOTALL)
+        assert str(path) not in seen
+
+
+def test_a_name_is_of_one_model(report_runs, folders, tmp_path, capsys):
+    runs = [str(report_runs[0]), str(folders / "pvf0")]
+    assert run(["report", *runs, "--name", "Ours", "--out", str(tmp_path / "r.html")]) == 2
+    error = capsys.readouterr().err
+    assert "`name` is of one model, and the runs are of 2" in error
+
+
+def test_a_caveat_is_a_caveat_and_no_result(heads, tmp_path):
+    out = tmp_path / "r.html"
+    assert run(["report", str(heads), "--out", str(out), "--quiet"]) == 0
+    text = out.read_text(encoding="utf-8")
+    caution = STARTER_CAUTION
+    first, _, folded = text.partition('<details id="sure">')
+    for part, before in ((first, ">Caveats</h2>"), (folded, "<strong>Caveats.</strong>")):
+        assert part.index(before) < part.index(caution)
+    for dd in re.findall(r"<dd>(.*?)</dd>", folded):
+        assert caution not in dd
 
 
 def test_a_folder_of_runs_stands_for_the_runs_in_it(report_runs, tmp_path, capsys):
@@ -82,10 +137,11 @@ def test_other_programs_learn_where_the_page_is_and_quiet_says_nothing(
     out, scores = tmp_path / "r.html", str(report_runs[1])
     flags = ["--quiet"] if how == "quiet" else ["--format", how]
     assert run(["report", scores, "--out", str(out), *flags]) == 0
-    page = {"page": str(out), "bytes": out.stat().st_size, "runs": [scores]}
-    said = {
-        "json": json.dumps(page, indent=2) + "\n",
-        "csv": f"run,command\n{scores},stereoset\n",
-        "quiet": "",
-    }
-    assert capsys.readouterr().out == said[how]
+    printed = capsys.readouterr().out
+    if how == "json":
+        told = json.loads(printed)
+        [outcome] = told.pop("verdicts")
+        assert told == {"page": str(out), "bytes": out.stat().st_size, "runs": [scores]}
+        assert outcome["verdict"] in out.read_text(encoding="utf-8")
+    else:
+        assert printed == {"csv": f"run,command\n{scores},stereoset\n", "quiet": ""}[how]

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import get_args
@@ -18,7 +19,7 @@ from tests.support.browser import browser_path, opened
 from tests.support.reports import HOSTILE, with_tables
 
 pytestmark = pytest.mark.browser
-SIZES = {"wide": (1400, 1000), "4k": (3840, 2160), "narrow": (360, 740)}
+SIZES = {"wide": (1366, 768), "4k": (3840, 2160), "narrow": (390, 844)}
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,16 @@ def address(report_runs, folders, tmp_path_factory) -> str:
     return out.as_uri()
 
 
+def unfold(page) -> None:
+    """Open everything that is folded."""
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.wait_for_timeout(100)
+
+
 @pytest.fixture
 def watched(browser, address):
     with opened(browser, address, viewport={"width": 1400, "height": 1000}) as found:
+        unfold(found.page)
         yield found
         assert found.said == []
         assert found.requests == [address]
@@ -60,18 +68,31 @@ def pictures(page) -> list[str]:
     return [image.get_attribute("alt") for image in page.query_selector_all("img")]
 
 
-def test_after_the_finding_every_figure_has_its_name_its_caption_and_white_in_the_dark(
-    browser, address
-):
+def test_every_figure_has_its_name_its_caption_and_white_in_the_dark(browser, address):
     with opened(browser, address, color_scheme="dark") as found:
-        text = found.page.inner_text("main")
-        assert text.index("treat gender differently") < text.index("Category")
+        unfold(found.page)
         names = pictures(found.page)  # of an ablation, StereoSet, words and questions
         assert len(names) == 1 + 1 + 3 + 3
         assert all(names)
         assert "one point per item" in found.page.inner_text("figure:has([alt^=Preference])")
         back = "image => getComputedStyle(image).backgroundColor"
         assert found.page.eval_on_selector("img", back) == "rgb(255, 255, 255)"
+
+
+def test_the_verdicts_are_seen_first_and_a_number_opens_to_its_items(browser, address):
+    with opened(browser, address, viewport={"width": 1366, "height": 768}) as found:
+        page = found.page
+        cards = page.locator(".card")
+        assert 1 < cards.count() <= 6
+        for card in cards.all():
+            box = card.bounding_box()
+            assert box["y"] + box["height"] < 768
+        assert page.locator("details[open]").count() == 0
+        page.locator(".card h2 a").first.click()
+        items = page.locator("#items-0 table.data tbody tr")
+        assert items.first.is_visible()
+        assert items.count() > 1
+        assert found.requests == [address]
 
 
 def test_a_head_has_its_groups_and_its_values_under_exchange_as_drawings(watched):
@@ -151,8 +172,7 @@ def test_births_in_the_page_are_those_of_the_library(watched):
 
 def test_a_table_is_sorted_by_a_click_or_enter_and_comes_as_csv(watched):
     page = watched.page
-    details = page.locator("details.table").first
-    details.locator("summary").click()
+    details = page.locator("#tables details.table").first
     layers = lambda: [int(t) for t in details.locator("tbody td:nth-child(2)").all_inner_texts()]  # noqa: E731
     heading = details.locator("th >> nth=1")
     heading.click()
@@ -171,9 +191,6 @@ def test_a_table_is_sorted_by_a_click_or_enter_and_comes_as_csv(watched):
 
 def test_names_of_targets_and_models_are_text_wherever_they_stand(watched):
     page = watched.page
-    for details in page.query_selector_all("details"):
-        details.evaluate("d => { d.open = true; }")
-    page.wait_for_timeout(200)
     assert page.evaluate("window.hostile") is None
     assert page.locator("main iframe, main object, main base").count() == 0
     addresses = page.eval_on_selector_all("img", "all => all.map(image => image.src)")
@@ -208,9 +225,11 @@ def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme, 
     width, height = SIZES[size]
     view = {"width": width, "height": height}
     with opened(browser, address, viewport=view, color_scheme=scheme) as found:
-        pictures(found.page)
         folder = Path(os.environ.get("TDABIAS_SCREENSHOTS", tmp_path))
         found.page.screenshot(path=folder / f"report-{size}-{scheme}.png", full_page=True)
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        unfold(found.page)
+        pictures(found.page)
         assert found.page.evaluate("document.documentElement.scrollWidth") <= width
         violations = Axe().run(found.page).response["violations"]
         serious = [
@@ -226,27 +245,63 @@ PAPER = 703
 ACROSS = 1062
 
 
-def test_the_page_prints_whole(browser, address, tmp_path):
+def sheets(pdf: bytes) -> int:
+    """How many sheets of paper a PDF has."""
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def test_the_page_prints_as_two_sheets_the_verdicts_and_the_audit_every_time(browser, address):
+    printed = []
+    for _ in range(10):
+        made = browser.new_context()
+        page = made.new_page()
+        page.goto(address)  # and printed at once, as `chromium --print-to-pdf` does
+        printed.append(sheets(page.pdf(prefer_css_page_size=True)))
+        made.close()
+    assert printed == [2] * 10
+
+
+def test_on_paper_nothing_is_cut_and_what_is_folded_is_not_there(browser, address):
     with opened(browser, address, viewport={"width": PAPER, "height": 1000}) as found:
+        page = found.page
+        page.emulate_media(media="print")
+        assert page.locator(".paper").is_visible()
+        assert page.locator(".card").first.is_visible()
+        assert not any(one.is_visible() for one in page.locator("main > details").all())
+        beyond = page.evaluate(
+            f"""() => [...document.querySelectorAll('main *')]
+                .filter(e => e.getBoundingClientRect().right > {PAPER} + 1)
+                .map(e => `${{e.tagName}} ${{e.className.baseVal ?? e.className}}`).slice(0, 5)"""
+        )
+        assert beyond == []
+
+
+@pytest.fixture(scope="module")
+def with_printed_tables(report_runs, tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("tables") / "report.html"
+    assert run(["report", *map(str, report_runs), "--tables", "--out", str(out)]) == 0
+    return out.as_uri()
+
+
+def test_tables_are_printed_where_they_are_asked_for_and_whole(browser, with_printed_tables):
+    with opened(browser, with_printed_tables, viewport={"width": PAPER, "height": 1000}) as found:
         page = found.page
         pictures(page)
         page.emulate_media(media="print")
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert page.locator(".finding details:not([open])").count() == 0
-        # Tables that nobody opened.
-        tables = page.locator("details.table")
-        assert tables.count() == page.locator("details.table table.data tbody").count() > 0
-        assert all(table.is_visible() for table in page.locator("details.table table.data").all())
+        tables = page.locator("#tables details.table")
+        assert tables.count() == page.locator("#tables details.table table.data tbody").count() > 0
+        assert all(one.is_visible() for one in page.locator("#tables table.data").all())
         # Tables of many columns are printed across.
         beyond = page.evaluate(
-            f"""() => [...document.querySelectorAll('main *')].filter(e => !e.closest('.map'))
+            f"""() => [...document.querySelectorAll('#tables *')]
                 .filter(e => e.getBoundingClientRect().right >
                     (e.closest('details.table:has(th:nth-child(11))') ? {ACROSS} : {PAPER}) + 1)
                 .map(e => `${{e.tagName}} ${{e.className.baseVal ?? e.className}}`).slice(0, 5)"""
         )
         assert beyond == []
         broken = page.evaluate(
-            """() => [...document.querySelectorAll('table.data td')].filter(cell => {
+            """() => [...document.querySelectorAll('#tables table.data td')].filter(cell => {
                 const text = document.createRange();
                 text.selectNodeContents(cell);
                 return !/\\s/.test(cell.textContent.trim()) && text.getClientRects().length > 1;
@@ -254,33 +309,11 @@ def test_the_page_prints_whole(browser, address, tmp_path):
         )
         assert broken == []
         hidden = page.evaluate(
-            """() => [...document.querySelectorAll('.scroll, pre, .picture')]
+            """() => [...document.querySelectorAll('#tables :is(.scroll, .picture)')]
                 .filter(e => e.scrollHeight > e.clientHeight + 1).length"""
         )
         assert hidden == 0
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.locator(".finding details[open], details.table[open]").count() == 0
-        page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
-    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_a_page_that_is_printed_at_once_is_printed_whole(browser, address):
-    """As `chromium --print-to-pdf` does: nothing may still be on its way when the page is read."""
-    made = browser.new_context()
-    page = made.new_page()
-    page.add_init_script(
-        """addEventListener('DOMContentLoaded', () => {
-            dispatchEvent(new Event('beforeprint'));
-            const all = (names) => document.querySelectorAll(names).length;
-            window.atOnce = [all('details.table'), all('details.table[open] table.data tbody'),
-                all('.explorer'), all('.explorer .map')];
-        })"""
-    )
-    page.goto(address)
-    tables, printed, explorers, maps = page.evaluate("window.atOnce")
-    made.close()
-    assert tables == printed > 0
-    assert explorers == maps > 0
+        assert sheets(page.pdf(prefer_css_page_size=True)) > 2
 
 
 @pytest.mark.parametrize("level", [0, 1, 9])
@@ -370,6 +403,7 @@ def comparisons(tiny_folder, tmp_path_factory) -> str:
 def test_comparisons_trainings_and_removals_are_figures_with_names(browser, comparisons, size):
     width, height = SIZES[size]
     with opened(browser, comparisons, viewport={"width": width, "height": height}) as found:
+        unfold(found.page)
         said = pictures(found.page)
         for words in (
             "Before and after: every outcome", "two maps of heads",

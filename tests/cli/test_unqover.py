@@ -33,7 +33,7 @@ def undrawn(monkeypatch):
 
 def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
-    assert run(arguments(folder, "--out", str(out))) == 0
+    assert run(arguments(folder, "--out", str(out), "--verbose")) == 0
     shown = capsys.readouterr().out
     for words in (
         "few · 4 of 4 subjects, 3 of 3 attributes, 3 templates, 144 questions (cloze)",
@@ -88,7 +88,7 @@ def test_models_are_asked_as_they_were_trained(subwords, undrawn, tmp_path, caps
     subwords.save_pretrained(tmp_path / "model")
     (tmp_path / "few.yaml").write_text(FEW)
     command = ["unqover", "--model", str(tmp_path / "model"), "--class", str(tmp_path / "few.yaml")]
-    assert run([*command, *FAST, "--out", str(tmp_path / "run")]) == 0
+    assert run([*command, *FAST, "--out", str(tmp_path / "run"), "--verbose"]) == 0
     assert "questions (span)" in " ".join(capsys.readouterr().out.split())
 
 

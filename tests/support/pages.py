@@ -30,8 +30,8 @@ BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 LONG_BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 # Where a command says that it left its files.
-FOLDER = re.compile(r"^Files: (\S+)/ \(", re.MULTILINE)
-BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈]+")
+FOLDER = re.compile(r"^(?:  Files |Files:) +(\S+)/ \(", re.MULTILINE)
+BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈█░]+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # Not TERMINAL_WIDTH, which typer reads once and keeps for all later tests of a process.
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}

@@ -50,10 +50,11 @@ def item_table(
 
     Returns:
         One row per item: ``scoring category id cluster condition polarity aligned first``;
-        ``answer``, its place or -1; ``p_target p_bystander p_unknown``; ``correct`` (1, 0);
-        ``vote``: 1 for the biased answer, -1 for the other person, 0 for unknown; ``bias``: the
-        biased answer's probability less the other person's, as a share of the two's. NaN where
-        undefined. ``first`` is 1 where the target is mentioned first, 0 where the other person is.
+        ``text`` with its question; ``answer``, its place or -1, and ``answered``, its text;
+        ``p_target p_bystander p_unknown``; ``correct`` (1, 0); ``vote``: 1 for the biased answer,
+        -1 for the other person, 0 for unknown; ``bias``: the biased answer's probability less the
+        other person's, as a share of the two's. NaN where undefined. ``first`` is 1 where the
+        target is mentioned first, 0 where the other person is.
     """
     rows = np.arange(len(items))
     p = np.full((len(items), 3), np.nan)
@@ -83,7 +84,12 @@ def item_table(
             "polarity": [item.polarity for item in items],
             "aligned": aligned,
             "first": first,
+            "text": [f"{item.context} {item.question}" for item in items],
             "answer": answers,
+            "answered": [
+                item.answers[place] if place >= 0 else ""
+                for item, place in zip(items, answers, strict=True)
+            ],
             "p_target": p[rows, target],
             "p_bystander": p[rows, 3 - unknown - target],
             "p_unknown": p[rows, unknown],

@@ -9,6 +9,7 @@ import pandas as pd
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import counted, interval_text, p_text, report_of
+from unqover.bbq.brief import bbq_brief
 from unqover.bbq.finding import bbq_finding
 from unqover.bbq.result import BBQScores
 
@@ -18,13 +19,8 @@ _FILES = "answers.jsonl, items.parquet, scores.csv, controls.csv, run.json"
 def shown(result: BBQScores, folder: Path, *, top: int = 10) -> Output:
     """The scores of every category and of all, other scorings, and the controls."""
     return Output(
-        finding=bbq_finding(result).then(report_of(folder)),
-        shown=[
-            *score_tables(result),
-            *_other_scorings(result),
-            controls_table(result),
-            *result.record.remarks,
-        ],
+        finding=bbq_finding(result).led_by(bbq_brief(result)).then(report_of(folder)),
+        shown=[*score_tables(result), *_other_scorings(result), controls_table(result)],
         values={
             "model": result.record.model,
             "language": result.record.language,

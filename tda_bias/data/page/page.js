@@ -59,14 +59,11 @@ function showTip(text, x, y) {
 
 // -- tables --
 
-// On paper nothing can be unfolded: what is folded below a finding, and tables, are printed.
-let unfolded = [];
+// Tables are printed where the page was asked to: on paper nothing can be unfolded.
 addEventListener("beforeprint", () => {
-  document.querySelectorAll("details.table").forEach(fillTable);
-  unfolded = [...document.querySelectorAll(":is(.finding details, details.table):not([open])")];
-  unfolded.forEach((place) => { place.open = true; });
+  if (!document.body.classList.contains("tables")) return;
+  document.querySelectorAll("#tables details.table").forEach(fillTable);
 });
-addEventListener("afterprint", () => unfolded.forEach((place) => { place.open = false; }));
 
 function csvOf({ names, columns }) {
   const cell = (value) => {
@@ -105,7 +102,7 @@ function tableOf({ names, columns }, label) {
 
 /** Put its table into a place that has none yet. */
 function fillTable(place) {
-  if (place.childElementCount > 1) return;
+  if (place.querySelector("table")) return;
   const table = sections[place.dataset.section].tables[place.dataset.table];
   const label = place.querySelector("summary").textContent;
   place.append(
@@ -119,10 +116,19 @@ function fillTable(place) {
 
 function lateTables() {
   for (const place of document.querySelectorAll("details.table")) {
+    if (place.open) fillTable(place);
     place.addEventListener("toggle", () => fillTable(place));
   }
 }
 
+/** A number leads to its items: what is folded around them is opened. */
+function openPlaceOf(address) {
+  let place = address.startsWith("#") && document.getElementById(address.slice(1));
+  for (; place; place = place.parentElement) if (place.tagName === "DETAILS") place.open = true;
+}
+addEventListener("click", (event) => openPlaceOf(event.target.closest("a")?.getAttribute("href") ?? ""));
+
 addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
 addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
 lateTables();
+openPlaceOf(location.hash);

@@ -93,12 +93,13 @@ def test_compare_takes_two_runs_of_answers_from_the_command_line(tmp_path, capsy
         answers = ["--answers", str(tmp_path / f"{name}.jsonl"), "--quiet"]
         assert run(["bbq", *answers, *data, "--out", str(tmp_path / name)]) == 0
     out = tmp_path / "compared"
-    assert run(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(out)]) == 0
+    compared = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(out)]
+    assert run([*compared, "--verbose"]) == 0
     printed = capsys.readouterr().out
     assert "s_AMB changes from one to two by" in " ".join(printed.split())
     table = printed.partition("NEXT")[2].partition("Files")[0].splitlines()[1:]
     assert max(map(len, table)) <= 80
-    assert run(["show", str(out)]) == 0
+    assert run(["show", str(out), "--verbose"]) == 0
     assert capsys.readouterr().out == printed
     refused = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--rank-by", "location"]
     assert run([*refused, "--out", str(tmp_path / "x")]) == 2

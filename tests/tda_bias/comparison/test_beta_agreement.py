@@ -127,7 +127,7 @@ def test_two_runs_of_stereoset_are_compared_shown_and_reported(runs, capsys):
     both = pd.concat(betas, axis=1, join="inner").dropna().to_numpy()
     assert found[0]["n"] == len(both) == 44
     assert found[0]["r"] == pytest.approx(stats.pearsonr(*both.T).statistic)
-    assert run(["show", out]) == 0
+    assert run(["show", out, "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "The target effects (beta, by sums) of" in printed
     assert "The log-odds as published correlate" in printed

@@ -219,7 +219,9 @@ def test_the_command_prints_what_it_saves(tmp_path, capsys):
     found = SampleComparison.load(out)
     assert found.table["change"].tolist() == [row["change"] for row in printed.values()]
     assert run(["show", str(out)]) == 0
-    assert "0 of 2 tasks changed by more than chance" in " ".join(capsys.readouterr().out.split())
+    assert "None of 2 tasks changed by more than chance" in " ".join(
+        capsys.readouterr().out.split()
+    )
     # Copies elsewhere are the same samples; others are not.
     copy = shutil.copytree(REAL / "before", tmp_path / "copy")
     assert run(["compare", str(copy), *call[2:]]) == 0

@@ -17,7 +17,6 @@ from tda_bias.crossref.item_crossref import (
     cross_reference_items,
 )
 from tda_bias.heads.items import ItemDifferences
-from tda_bias.heads.texts import TEXTS
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.stats.correlation import permutations_within
 from tda_bias.stats.resampling import benjamini_hochberg
@@ -25,6 +24,7 @@ from tda_bias.stats.seeds import generator
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.result import writing_run
 from tda_bias.store.run import content_hash, open_run
+from tda_bias.twins.twins import TEXTS
 from tda_bias.types import InputError
 
 

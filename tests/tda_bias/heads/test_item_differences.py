@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.heads.items import ItemDifferences
-from tda_bias.heads.texts import TEXTS
 from tda_bias.store.result import writing_run
 from tda_bias.store.run import open_run
+from tda_bias.twins.twins import TEXTS
 from tests.support.grams import made_up_group, result_of
 from tests.support.runs import record_of
 

@@ -353,7 +353,7 @@ def test_the_dutch_file_is_read_in_its_own_encoding(tmp_path):
 
 def test_a_language_is_read_from_the_environment_and_never_from_the_hub(tmp_path, monkeypatch):
     for data in (None, "hub"):
-        with pytest.raises(InputError, match="`set` crows-en-revised is .* with crows_eng.csv"):
+        with pytest.raises(InputError, match="`pairs` crows-en-revised is .* with crows_eng.csv"):
             load_pairs("crows-en-revised", data=data)
     assert not set_comes_from_hub("crows-fr", None)
     (tmp_path / "crows_eng.csv").write_text(LANGUAGES + "3,He ran.,She ran.,stereo,gender\n")

@@ -67,8 +67,10 @@ def test_without_triples_there_is_nothing_to_score(model):
 
 def test_without_twins_every_table_is_that_of_its_function(model, plain):
     items = item_table(TRIPLES, triple_likelihoods(model, TRIPLES))
-    pd.testing.assert_frame_equal(plain.items.drop(columns="id"), items)
+    texts = ["stereotype", "anti_stereotype"]
+    pd.testing.assert_frame_equal(plain.items.drop(columns=["id", *texts]), items)
     assert plain.items["id"].tolist() == triple_ids(TRIPLES)
+    assert plain.items[texts].to_numpy().tolist() == [list(t.texts()[:2]) for t in TRIPLES]
     pd.testing.assert_frame_equal(plain.scores, scores(items))
     pd.testing.assert_frame_equal(plain.length_split, length_split(items))
     assert not plain.has_twins
@@ -91,6 +93,9 @@ def test_twins_add_columns_and_tables_and_change_nothing_else(model, found, plai
     pd.testing.assert_frame_equal(found.items[list(with_twins)], with_twins, atol=1e-5)
     pd.testing.assert_frame_equal(found.beta, beta_table(found.items, found.twins, seed=2))
     assert found.items["twins"].tolist() == [1, 0, 2, 1]
+    firsts = [TWINS.of(triple)[:1] for triple in TRIPLES]
+    expected = ["".join(twin.texts()[0] for twin in first) for first in firsts]
+    assert found.items["twin_stereotype"].tolist() == expected
     assert found.record.twins["excluded"] == {"no gendered word": 1}
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from pvf.preferences import PreferencesRecord, SourceRecord, WordsRecord
 from tda_bias.comparison.models import ComparisonRecord
-from tda_bias.show.page import Audited, audit_html, facts, model_card
+from tda_bias.show.audit import Audited, audit_html, audit_of, facts, model_card
 from tda_bias.show.text import Finding
+from tda_bias.show.verdict import Outcome
 from tda_bias.store.record import DataRecord, ModelRecord, RunRecord
 from unqover.answers import AnswersRecord
 from unqover.questions import DesignRecord
@@ -130,3 +131,29 @@ def test_a_card_names_its_base_model_and_holds_the_audit():
     assert card.startswith("---\nbase_model: base\n")
     assert "# base, changed" in card
     assert "tdabias compare" in card
+
+
+def test_the_audit_on_paper_has_verdicts_caveats_licences_and_commands_in_short():
+    one = Outcome(
+        "says", "Gender <b>", "beta", 0.5, 0.1, 0.9, "nats", p=0.01, clusters=8, effect=0.3
+    )
+    run = Audited(
+        "x", record(), [("gender", FOUND)], "tdabias stereoset", id="abc9", outcomes=[one]
+    )
+    paper = audit_of(
+        [run, Audited("y", record("confirm"), [("", FOUND)])], ["Once.", "Once."]
+    ).paper
+    for said in (
+        "Gender &lt;b&gt;", "0.50 nats (0.10 to 0.90)", "small, clear", "CC BY-SA 4.0",
+        "tdabias stereoset", "abc9", "does not make a system compliant", FOUND.result[0],
+        FOUND.power[0], "not the absence of bias",
+    ):  # fmt: skip
+        assert said in paper, said
+    assert paper.count("Once.") == 1
+
+
+def test_what_ships_is_known_by_the_name_of_its_set():
+    shipped = record("pairs", "packaged").model_copy(update={"settings": {"set": "winobias"}})
+    html = audit_html([Audited("x", shipped, [("", FOUND)])])
+    assert "<td>winobias</td>" in html
+    assert "not assessed here" not in html

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import fractional_matrix_power
 
@@ -201,3 +203,32 @@ def test_a_resampled_error_is_over_draws_in_which_the_number_is_defined():
     assert len(known) < 300
     assert found[0] == pytest.approx(np.std(known, ddof=1))
     assert np.isnan(found[1])
+
+
+@given(
+    st.lists(st.floats(-3, 3), min_size=6, max_size=20, unique=True),
+    st.floats(-3, 3),
+)
+def test_p_is_below_05_where_the_interval_excludes_the_neutral_value(values, neutral):
+    mean = cluster_mean(np.array(values))
+    low, high = mean.limits()
+    p = mean.pvalue(neutral)
+    if np.isnan(low):
+        assert np.isnan(p)
+    elif abs(p - 0.05) > 1e-9:
+        assert (p < 0.05) == (not low <= neutral <= high)
+
+
+@given(st.integers(5, 30), st.integers(0, 30), st.floats(0.05, 0.95))
+def test_p_of_a_share_agrees_with_its_interval(n, wins, neutral):
+    mean = cluster_mean(np.array([1.0] * min(wins, n) + [0.0] * (n - min(wins, n))))
+    low, high = mean.share_limits()
+    p = mean.share_pvalue(neutral)
+    if abs(p - 0.05) > 1e-9:
+        assert (p < 0.05) == (not low <= neutral <= high)
+
+
+def test_fewer_clusters_than_an_interval_needs_have_no_p_either():
+    mean = cluster_mean(np.array([1.0, 0.0, 1.0, 1.0]))
+    assert np.isnan(mean.pvalue())
+    assert np.isnan(mean.share_pvalue())

@@ -115,7 +115,7 @@ def test_what_a_part_raises_is_raised_here(cluster):
         raise InputError("log-probabilities are NaN")
 
     with pytest.raises(InputError, match="log-probabilities are NaN"):
-        list(cluster.computed([Part("part", 1.0, dict, fails)]))
+        list(cluster.computed({"part": fails}))
 
 
 def test_a_scheduler_that_ends_is_one_line():
@@ -124,7 +124,7 @@ def test_a_scheduler_that_ends_is_one_line():
         connected(local.scheduler_address) as lost,
     ):
         assert lost.n_workers == 0
-        finished = lost.computed([Part("part", 1.0, dict, dict)])
+        finished = lost.computed({"part": dict})
         local.loop.add_timeout(local.loop.time() + 0.5, local.close)
         with pytest.raises(
             InputError, match="the scheduler of --cluster tcp.* has ended or cannot"
@@ -191,7 +191,7 @@ def test_parts_that_end_one_worker_after_the_other_are_named(cluster, monkeypatc
         os.kill(os.getpid(), 9)
 
     with pytest.raises(InputError, match="deadly ended 4 workers of --cluster .*one after the"):
-        list(cluster.computed([Part("deadly", 1.0, dict, dies)]))
+        list(cluster.computed({"deadly": dies}))
 
 
 def test_a_cluster_is_left_as_it_was_found(workers):

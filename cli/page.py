@@ -1,0 +1,288 @@
+"""The page of saved runs: what they come to, what that rests on, and how to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from tda_bias.show.audit import Audited, audit_of, facts
+from tda_bias.show.output import Output
+from tda_bias.show.page import Section, page_html
+from tda_bias.show.text import Finding, counted, data_remarks, short_name, short_names
+from tda_bias.show.verdict import ordered, remaining_said
+from tda_bias.store.files import write_text
+from tda_bias.store.run import Run, refuse_file_of_a_run
+from tda_bias.types import InputError
+
+from .commands import FORMS, SPECS
+from .options import command_line
+from .run import outcomes_of, printed
+from .settings import PageSettings
+from .spec import imported
+
+if TYPE_CHECKING:
+    from tda_bias.show.verdict import Outcome
+
+
+# Runs stand in the order of the commands, not of their folders' names.
+_PLACE = {command: place for place, command in enumerate(FORMS)}
+
+
+def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command: str) -> Output:
+    """Write the page of runs; what is printed of it."""
+    import pandas as pd
+
+    refuse_file_of_a_run(out, setting="out")
+    runs = sorted(runs, key=lambda run: _PLACE.get(run.command, len(_PLACE)))
+    names = Names.given(runs, settings.name)
+    sections = [_section(run, runs, names) for run in runs]
+    found = {run.folder: run_outcomes(run) for run in runs}
+    outcomes = [
+        replace(one, name=f"{names.of[run.model]}: {one.name}") if names.several else one
+        for run in runs
+        for one in found[run.folder]
+    ]
+    caveats = [line for section in sections for line in section.caveats]
+    text = page_html(
+        _title(runs, names),
+        outcomes,
+        sections,
+        model=" and ".join(dict.fromkeys(names.of[run.model] for run in runs)),
+        date=_date(runs),
+        command=command,
+        audit=audit_of([audited(run, names, found[run.folder]) for run in runs], caveats),
+        tables=settings.tables,
+    )
+    write_text(out, text)
+    size = len(text.encode())
+    verdicts = [one.line() for one in ordered(outcomes)]
+    verdicts += filter(None, [remaining_said(outcomes)])
+    said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
+    values: dict[str, Any] = {"page": str(out), "bytes": size}
+    values["runs"] = [str(run.folder) for run in runs]
+    values["verdicts"] = [one.as_values() for one in ordered(outcomes)]
+    return Output(
+        shown=[*verdicts, f"Page: {out} ({said})"],
+        values=values,
+        rows=pd.DataFrame({"run": values["runs"], "command": [run.command for run in runs]}),
+    )
+
+
+def run_outcomes(run: Run) -> list[Outcome]:
+    """What a run comes to; nothing where its command has no verdict."""
+    form = FORMS.get(run.command)
+    if form is None or not form.outcomes:
+        return []
+    return outcomes_of(form, run.load(imported(form.load)))
+
+
+# -- what the page calls things --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Names:
+    """By their own names, what models are called: never a path of this machine."""
+
+    of: Mapping[str, str]
+    several: bool  # whether the runs are of several models
+
+    @classmethod
+    def given(cls, runs: Sequence[Run], name: str | None) -> Names:
+        """The names of the runs' models; ``name`` is that of the only one."""
+        models = list(dict.fromkeys(run.model for run in runs))
+        after = filter(None, map(_after, runs))
+        every = list(dict.fromkeys([*models, *after]))
+        short = dict(zip(every, short_names(every), strict=True))
+        if name is not None and len(models) > 1:
+            raise InputError(
+                f"`name` is of one model, and the runs are of {len(models)}: {', '.join(models)}; "
+                "leave --name out, or give fewer runs"
+            )
+        if name is not None:
+            short[models[0]] = name
+        return cls(short, len(models) > 1)
+
+    def said(self, line: str) -> str:
+        """A sentence with the models' names of the page."""
+        for name, short in self.of.items():
+            line = line.replace(name, short) if name != short else line
+        return line
+
+    def finding(self, found: Finding) -> Finding:
+        """A finding with these names; commands keep the models' own."""
+        parts = ("result", "control", "power", "details")
+        lines = {part: [self.said(line) for line in getattr(found, part)] for part in parts}
+        return replace(found, **lines)
+
+
+def _after(run: Run) -> str | None:
+    """The other model of a comparison."""
+    after = (run.record.model_extra or {}).get("after")
+    return str(after["name"]) if isinstance(after, dict) and "name" in after else None
+
+
+def _title(runs: Sequence[Run], names: Names) -> str:
+    """The models, or of comparisons what is compared."""
+    pairs = {
+        f"{names.of[run.model]} and {names.of[after]}": None
+        for run in runs
+        if (after := _after(run)) is not None
+    }
+    if len(pairs) and all(_after(run) is not None for run in runs):
+        return f"{', '.join(pairs)} · before and after"
+    return f"{', '.join(dict.fromkeys(names.of[run.model] for run in runs))} · stereotypes"
+
+
+def _date(runs: Sequence[Run]) -> str:
+    """The day on which the last run was made."""
+    days = [run.record.created for run in runs if run.record.created]
+    return f"{datetime.fromisoformat(max(days)):%d %b %Y}".lstrip("0") if days else ""
+
+
+def _run_title(run: Run, names: Names) -> str:
+    """What a run is about, in words."""
+    about = facts()["commands"][run.command.split()[0]]["outcome"]
+    given = [run.record.settings.get(name) for name in ("category", "pairs", "attribute")]
+    subject = next((one for one in given if one), ())
+    several = [subject] if isinstance(subject, str) else [str(one) for one in subject]
+    of = f" ({', '.join(map(short_name, several))})" if several else ""
+    return f"{names.of[run.model]}: {about}{of}" if names.several else f"{about}{of}"
+
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+def _section(run: Run, runs: Sequence[Run], names: Names) -> Section:
+    from tda_bias.plots.run_page import page_parts
+
+    from .figures import catalogue
+
+    record = json.loads(run.record.model_dump_json())
+    parts = page_parts(run, runs, catalogue())
+    if said := _concealed(run):
+        record = _without(record, said)
+        parts["tables"] = {
+            name: table.rename(columns=said).replace(said)
+            for name, table in parts["tables"].items()
+        }
+    return Section(
+        title=_run_title(run, names),
+        findings=_findings_and_remarks(run, names),
+        caveats=[names.said(line) for line in _caveats(run)],
+        command=_again(run),
+        record=json.dumps(record, indent=1, ensure_ascii=False),
+        **parts,
+    )
+
+
+def _concealed(run: Run) -> dict[str, str]:
+    """A note that replaces the words of an offensive list on the page; files keep them."""
+    if run.command != "pvf":
+        return {}
+    from pvf.preferences import PreferencesRecord
+
+    return run.record_as(PreferencesRecord).concealed()
+
+
+def _without(value: Any, said: Mapping[str, str]) -> Any:
+    """A record, or a part of it, with other words in the place of some."""
+    if isinstance(value, dict):
+        return {said.get(key, key): _without(item, said) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without(item, said) for item in value]
+    return said.get(value, value) if isinstance(value, str) else value
+
+
+def _caveats(run: Run) -> list[str]:
+    """How the numbers of a run must be read, whatever they are."""
+    if run.command == "heads":
+        from tda_bias.heads.finding import run_remarks
+        from tda_bias.heads.result import HeadBias
+
+        return run_remarks(run.load(HeadBias.load))
+    return data_remarks(run.record)
+
+
+def _findings_and_remarks(run: Run, names: Names) -> list[tuple[str, Finding]]:
+    """The findings of a run, the last with what its command prints after them."""
+    findings = [(about, names.finding(found)) for about, found in _findings(run)]
+    known = set(_caveats(run))
+    remarks = [
+        names.said(line)
+        for line in (_printed(run) if run.command != "heads" else ())
+        if isinstance(line, str) and line not in known and not line.startswith("Files: ")
+    ]
+    if findings and remarks:
+        title, last = findings[-1]
+        findings[-1] = (title, replace(last, details=[*last.details, *remarks]))
+    return findings
+
+
+def _findings(run: Run) -> list[tuple[str, Finding]]:
+    """The findings of a run, as its command prints them, with what each is about."""
+    if run.command == "heads":
+        from tda_bias.heads.result import HeadBias
+        from tda_bias.heads.shown import finding
+
+        result = run.load(HeadBias.load)
+        return [(name, finding(result, run.folder, name)) for name in result.categories]
+
+    return [("", part) for part in _printed(run) if isinstance(part, Finding)]
+
+
+def _printed(run: Run) -> list[Any]:
+    """Printed output of a run, without where its files are."""
+    top = int(run.record.settings.get("top") or 10)
+    return printed(run, top=top).parts if run.command in FORMS else []
+
+
+def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
+    """A run as an audit lists it, with the groups that the first table with groups names."""
+    whom = ""
+    for name in ("groups.csv", "items.parquet", "by_subject.csv", "conditions.csv"):
+        if run.has(name) and "group" in (table := run.table(name)):
+            groups = sorted(set(table["group"].astype(str)) - {"all"})
+            whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"
+            break
+    findings = [(about, names.finding(found)) for about, found in _findings(run)]
+    title = _run_title(run, names)
+    models = [names.of[name] for name in (run.model, _after(run)) if name is not None]
+    return Audited(title, run.record, findings, _again(run), whom, run.id, outcomes, models)
+
+
+# -- how to make a run again -----------------------------------------------------------------------
+
+
+def _again(run: Run) -> str:
+    """The command line of a run, as far as its record tells."""
+    spec = next((spec for spec in SPECS.values() if run.command in spec.forms), None)
+    if spec is None:
+        return ""
+    words, settings = spec.name.split(), imported(spec.settings)
+    saved = run.record.settings
+    try:
+        if run.command == "pvf":  # `pvf risk` may have computed its risks anew
+            from pvf.report import risk_options
+
+            saved = saved | risk_options(run)
+        return command_line(words, settings(**_given(settings, saved)))
+    except (InputError, ValueError):
+        # A run of another version, whose settings had other names, or of weights without a file.
+        return ""
+
+
+def _given(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings beside the defaults, by names that the class takes."""
+    given = {}
+    for name, field in settings.model_fields.items():
+        value = saved.get(field.alias or name, saved.get(name))
+        value = tuple(value) if isinstance(value, list) else value
+        if value is not None and str(value) != str(field.default):
+            given[field.alias or name] = value
+    return given

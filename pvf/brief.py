@@ -1,0 +1,66 @@
+"""The risks of a model at a glance: one sentence, and the numbers it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from pvf.finding import mass_warning
+from pvf.report import RiskReport
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
+
+
+def risk_brief(report: RiskReport) -> Brief:
+    """Whether prejudice is above that of a model that has none, and how large the risks are."""
+    n, record = report.controls, report.preferences.record
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (float(measured[f"R_p_{end}_both"]) for end in ("low", "high"))
+    classes = report.preferences.classes_text(" and ")
+    templates = counted(n["templates"], "template")
+    if not math.isfinite(low):
+        said = f"Too few words or templates to tell the prejudice R_p of {classes} from chance."
+    elif low > null["R_p"]:
+        said = f"Prejudice of {classes} is found: R_p is above that of a model without any."
+    else:
+        said = f"No prejudice of {classes} is found beyond that of a model without any."
+    against = "" if report.reference is None else f", against {report.against}"
+    sure = f"({interval_text(low, high, 3)}; {null['R_p']:.3f} without prejudice){against}"
+    return Brief(
+        about=about_run(record, classes, f"{report.words}, {templates}"),
+        said=said,
+        lines=[
+            Line("risk R", f"{measured['R']:.3f}", against.removeprefix(", ")),
+            Line("prejudice R_p", f"{measured['R_p']:.3f}", sure),
+            Line("volatility R_v", f"{measured['R_v']:.3f}"),
+            *_leaning(report),
+            Line(
+                "union mass",
+                f"{n['union_mass_mean']:.2g}",
+                "of the probability (where small, the rest says little)",
+            ),
+            _power(float(null["R_p"]), low, high),
+        ],
+        remarks=[
+            *mass_warning(report.preferences),
+            *without_starter(data_remarks(record)),
+        ],
+    )
+
+
+def _leaning(report: RiskReport) -> Iterator[Line]:
+    """Words by the class that they lean to, where there are two."""
+    classes = report.preferences.classes
+    if len(classes) == 2:
+        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
+        others = len(report.of_weight) - toward
+        yield Line(f"lean to {classes[0]}", str(toward), f"words, {others} to {classes[1]}")
+
+
+def _power(null: float, low: float, high: float) -> Line:
+    needed = null * np.sqrt(high / low)
+    if not np.isfinite(needed):
+        return Line("would have found", "", "not known: too few words or templates")
+    return Line("would have found", f"{needed:.3f}", "and more of R_p")

@@ -1,0 +1,58 @@
+"""What the risks of a model come to: its prejudice, beside that of a model without any."""
+
+from __future__ import annotations
+
+import math
+
+from pvf.finding import LEAST_MASS
+from pvf.report import RiskReport
+from pvf.risk import prejudice_pvalue
+from tda_bias.show.text import counted
+from tda_bias.show.verdict import Bar, Outcome, balance_effect
+
+# Categories whose words are asked for.
+_CATEGORY = {"gender": "gender", "pronouns": "gender", "race": "race", "religion": "religion"}
+
+
+def pvf_outcomes(report: RiskReport) -> list[Outcome]:
+    """The prejudice R_p; of offensive lists as they may be printed."""
+    report = report.printable()
+    measured, null = report.summary.iloc[0], float(report.summary.iloc[-1]["R_p"])
+    value, low, high = (measured[f"R_p{end}"] for end in ("", "_low_both", "_high_both"))
+    attribute = str(report.preferences.record.words.y.name)
+    if report.reference is None:
+        effect, below, above = (balance_effect(one, null) for one in (value, low, high))
+    else:  # against a reference of one's own nothing bounds it
+        effect = below = above = math.nan
+    used = int((report.risk.context_weights > 0).sum())
+    return [
+        Outcome(
+            question="says",
+            name=f"{attribute.capitalize()} of the next word",
+            about="prejudice R_p: how far the next word leans to one class whatever the template, "
+            f"{null:.3f} without prejudice",
+            value=value,
+            low=low,
+            high=high,
+            neutral=null,
+            p=prejudice_pvalue(report.risk, null),
+            clusters=min(used, len(report.of_weight)),
+            cluster="template" if used <= len(report.of_weight) else "word",
+            effect=effect,
+            effect_low=below,
+            effect_high=above,
+            confounded=("capability",) if _is_beside_the_point(report) else (),
+            category=_CATEGORY.get(attribute, ""),
+            bars=[Bar("prejudice", measured["R_p"] / measured["R"])] if measured["R"] > 0 else [],
+            lines=[
+                f"{report.words}, {counted(used, 'template')}",
+                f"{null:.3f} without prejudice",
+            ],
+            items=report.by_x,
+        )
+    ]
+
+
+def _is_beside_the_point(report: RiskReport) -> bool:
+    """Tell whether the model hardly ever gives any of the words that are compared."""
+    return bool(report.controls["union_mass_mean"] < LEAST_MASS)

@@ -1,0 +1,107 @@
+"""Ablations at a glance: one sentence, and the numbers it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tda_bias.ablation.finding import EFFECTS, random_orders, what_was_read
+from tda_bias.ablation.prune_curve import PruneCurve
+from tda_bias.ablation.study import AblationStudy, end_of
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    rounded_lines,
+    without_starter,
+)
+
+_LEVEL = 0.05
+
+
+def ablation_brief(study: AblationStudy) -> Brief:
+    """Whether ablating the top heads changes more than ablating random ones does."""
+    record = study.record
+    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
+    measured = [name for name in ("beta", "log_odds", "R") if name in study.outcomes]
+    main = [name for name in measured if name != "log_odds"] or measured
+    smallest = 1 / (1 + record.n_random)
+    sure = [name for name in main if tests[name]["p"] < _LEVEL]
+    heads = counted(record.top, "top head")
+    named = " and ".join(EFFECTS[name] for name in sure or main)
+    if sure:
+        said = f"Ablating the {heads} changes {named} more than ablating random heads does."
+    elif smallest >= _LEVEL:
+        said = f"Too few random sets ({record.n_random}) to find anything."
+    else:
+        said = f"Ablating the {heads} does not change {named} more than random heads do."
+    remarks = list(rounded_lines(record.precision))
+    if not record.survivors:
+        remarks.insert(
+            0,
+            "No head of the run survives correction: its top heads are heads with noisy values.",
+        )
+    return Brief(
+        about=about_run(record, record.category, what_was_read(study)),
+        said=said,
+        lines=[
+            *_changes(study, measured),
+            *_rankings(study, main[0]),
+            Line("smallest p", f"{smallest:.3f}", f"with {counted(record.n_random, 'random set')}"),
+        ],
+        remarks=[*remarks, *without_starter(data_remarks(record))],
+    )
+
+
+def _changes(study: AblationStudy, outcomes: list[str]) -> Iterator[Line]:
+    for test in study.set_tests.to_dict("records"):
+        if test["outcome"] in outcomes:
+            base = number_text(study.record.base.get(test["outcome"]), 3)
+            name = EFFECTS[test["outcome"]].removeprefix("the ")
+            rest = f"from {base}; random {test['random_mean']:+.3f} (p {p_text(test['p'])})"
+            yield Line(f"change of {name}", f"{test['effect']:+.3f}", rest)
+
+
+def _rankings(study: AblationStudy, outcome: str) -> Iterator[Line]:
+    """How well the ranking of the run, and gradients, predict sizes of effects."""
+    end = end_of(outcome)
+    names = {f"z_{study.record.rank_by}": "ranking, effects", "importance": "gradient, effects"}
+    for row in study.agreement.to_dict("records"):
+        if row["ranking"] in names:
+            rho, p = row[f"rho_effect{end}"], row[f"p_effect{end}"]
+            yield Line(names[row["ranking"]], number_text(rho), f"(Spearman; p {p_text(p)})")
+
+
+def curve_brief(curve: PruneCurve) -> Brief:
+    """Whether a ranking of heads takes bias out where random orders do not."""
+    record, rows = curve.record, curve.chosen.to_dict("records")
+    n_random = random_orders(curve)
+    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    named = {"beta": "the target effect", "log_odds": "the log-odds"}[record.quantity]
+    if better:
+        said = f"Ablating heads by {', '.join(better)} brings {named} closer to 0 on other targets."
+    elif len(rows) / (1 + n_random) >= _LEVEL:
+        said = f"Too few random orders ({n_random}) to find anything."
+    else:
+        said = f"No ranking brings {named} closer to 0 on other targets than random orders do."
+    lines = [
+        Line(
+            str(row["ranking"]),
+            number_text(row["test"]),
+            f"nats of {row['before_test']:.2f} ({interval_text(row['test_low'], row['test_high'])}"
+            f"; p {p_text(row['p_random'])}; {counted(row['k'], 'head')})",
+        )
+        for row in rows
+    ]
+    lines.append(Line("random orders", number_text(rows[0]["random_test"]), "nats on average"))
+    needed = f"corrected for {counted(len(rows), 'ranking')}"
+    lines.append(Line("smallest p", f"{min(1.0, len(rows) / (1 + n_random)):.3f}", needed))
+    return Brief(
+        about=about_run(record, record.category, counted(n_random, "random order")),
+        said=said,
+        lines=lines,
+        remarks=[*rounded_lines(record.precision), *without_starter(data_remarks(record))],
+    )

@@ -1,0 +1,54 @@
+"""What a comparison of two models comes to: an outcome for each primary one of its table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tda_bias.comparison.models import ModelComparison
+from tda_bias.comparison.outcome import after_names
+from tda_bias.show.text import counted, number_text
+from tda_bias.show.verdict import Outcome
+
+_ENDS = ("change", "low", "high")
+
+
+def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
+    """The change of every primary outcome that was measured."""
+    table = comparison.table
+    rows = table[table["primary"] & table["change"].notna()].to_dict("records")
+    return [_outcome(comparison, row) for row in rows]
+
+
+def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
+    own = comparison.items[comparison.items["outcome"] == row["outcome"]]
+    change = own[after_names(own)].mean(axis=1) - own["before"]
+    spread = change.std(ddof=1) if len(change) > 1 else math.nan
+    effects = {name: row[name] / spread if spread > 0 else math.nan for name in _ENDS}
+    said = " to ".join(number_text(row[name]) for name in ("before", "after"))
+    neutral = "" if math.isnan(row["neutral"]) else f", {row['neutral']:g} is neutral"
+    return Outcome(
+        question="change",
+        name=f"Change: {str(row['outcome']).replace('_', ' ')}",
+        about=str(row["about"]) or "after less before",
+        value=row["change"],
+        low=row["low"],
+        high=row["high"],
+        unit=str(row["unit"]),
+        p=row["p"],
+        clusters=int(row["clusters"]),
+        cluster="cluster",
+        effect=effects["change"],
+        effect_low=effects["low"],
+        effect_high=effects["high"],
+        lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
+        items=_items(own, change),
+    )
+
+
+def _items(own: pd.DataFrame, change: pd.Series[float]) -> pd.DataFrame:
+    kept = own[["item", "cluster", "before", *after_names(own)]]
+    return kept.assign(change=change).reset_index(drop=True)

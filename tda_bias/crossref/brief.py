@@ -1,0 +1,160 @@
+"""Cross-references at a glance: one sentence, and the numbers it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.finding import surviving, surviving_heads
+from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
+from tda_bias.crossref.head_finding import doubts
+from tda_bias.crossref.item_crossref import ItemCrossReference
+from tda_bias.crossref.rank_tests import SUMMARIES
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.table import head_name
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    number_text,
+    p_text,
+    without_starter,
+)
+from tda_bias.stats.correlation import power
+from tda_bias.types import HeadId
+
+_LEVEL = 0.05
+_NOISY = "No head of the run survives correction: its first heads are those with noisy values."
+
+
+def target_brief(result: CrossReference) -> Brief:
+    """Whether what the heads do with a target goes with what the model says of it."""
+    record, n = result.record, len(result.targets)
+    of_heads = result.correlations[result.correlations["summary"].isin(SUMMARIES)]
+    kept, tested = surviving(of_heads)
+    strongest = of_heads.loc[of_heads["spearman"].abs().idxmax()]
+    lines = [
+        Line("after correction", str(kept), f"of {tested} correlations with q (FDR) < .05"),
+        Line("smallest q", p_text(of_heads["q"].min())),
+        Line("largest rho", number_text(strongest["spearman"]), f"of {strongest['quantity']}"),
+        *_heads_of_quantities(result),
+        Line("would have found", number_text(power(n)["power_80"]), "of rho, four times in five"),
+    ]
+    remarks = []
+    if record.without_word:
+        lacking = counted(len(record.without_word), "target has", "targets have")
+        remarks.append(f"{lacking} no word there: {', '.join(record.without_word)}.")
+    said = "No link is found between what the heads do with a target and what the model says of it."
+    if kept:
+        said = "What the heads do with a target goes with what the model says of it."
+    return Brief(
+        about=about_run(record, "over targets", counted(n, "target")),
+        said=said,
+        lines=lines,
+        remarks=[*remarks, *without_starter(data_remarks(record))],
+    )
+
+
+def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
+    """Heads whose size goes with a quantity, with how many do so when heads are shuffled."""
+    for name, tests in list(result.heads.groupby("quantity", sort=False))[:2]:
+        kept = tests[tests["p_max"] < _LEVEL]
+        shuffled = result.record.shuffled_heads.get(str(name), {}).get("heads_p05")
+        named = ", ".join(str(HeadId(r.layer, r.head)) for r in kept.head(3).itertuples())
+        rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; "
+        low = str(int((tests["p"] < _LEVEL).sum()))
+        yield Line(
+            f"heads, {name}", low, rest + (f"corrected: {named}" if named else "corrected none")
+        )
+
+
+def item_brief(result: ItemCrossReference) -> Brief:
+    """Whether heads follow the target effect of items, or only their wording."""
+    summary, record = result.summary, result.record
+    twinned = "twins" in set(summary["way"])
+    way = "twins" if twinned else "raw"
+    found, lines = [], []
+    for category, rows in summary.groupby("category", sort=False):
+        name, own = str(category), rows[rows["way"] == way]
+        number = surviving_heads(result, name, way)
+        found += [name] if number else []
+        rho = max(own["largest"].tolist(), key=abs)
+        rest = f"heads after correction (largest rho {number_text(rho)})"
+        lines.append(Line(f"{name}, with twins" if twinned else name, str(number), rest))
+        if twinned:
+            raw = surviving_heads(result, name, "raw")
+            lines.append(Line("without twins", str(raw), "heads, which may follow wording"))
+        needed = f"of rho among all heads ({counted(int(rows['n'].min()), 'item')})"
+        lines.append(Line("would have found", number_text(rows["needed"].max()), needed))
+    what = "the target effect" if twinned else "the preference, or only its wording,"
+    said = f"No head is found to follow {what} from item to item."
+    if found:
+        said = f"Heads follow {what} from item to item in {' and '.join(found)}."
+    left = sum(record.left_out.values())
+    items = counted(left, "item of the heads is", "items of the heads are")
+    return Brief(
+        about=about_run(record, "over items"),
+        said=said,
+        lines=lines,
+        remarks=[
+            *(
+                []
+                if twinned
+                else ["Without twins in both runs, wording and target are not told apart."]
+            ),
+            *([f"{items} not in the other run."] if left else []),
+            *without_starter(data_remarks(record)),
+        ],
+    )
+
+
+def head_brief(result: HeadCrossReference) -> Brief:
+    """Whether the heads that topology ranks first carry the risks of words."""
+    record, table = result.record, result.correlations
+    rows, falls = primary(result), primary(result, "fall")
+    carried = falls[(falls["q"] < _LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    changed = rows[(rows["q"] < _LEVEL) & (rows["spearman"] > rows["by_layers"])]
+    if len(carried):
+        said = f"The heads that topology ranks first carry {', '.join(carried['risk'])}."
+    elif len(changed):
+        risks = ", ".join(changed["risk"])
+        said = f"The heads that topology ranks first change {risks}, but do not carry it."
+    else:
+        said = "The heads that topology ranks first are not found to carry R, R_p or R_v."
+    every = result.agreement[result.agreement["chosen"] == "all"].set_index("risk")
+    (first,) = largest(result.heads).head(1).to_dict("records")
+    numbers = [
+        Line(
+            f"rank, effect on {row['risk']}",
+            number_text(row["spearman"]),
+            f"(Spearman; p within layers {p_text(row['p_within_layers'])})",
+        )
+        for row in rows.to_dict("records")
+    ]
+    return Brief(
+        about=about_run(record, record.category, counted(len(result.heads), "head")),
+        said=said,
+        lines=[
+            *numbers,
+            Line(
+                "after correction",
+                str(int((table["q"] < _LEVEL).sum())),
+                f"of {len(table)} correlations",
+            ),
+            Line(
+                "largest effect",
+                head_name(first),
+                f"(R {first['exact_R']:+.3f})" if "R" in RISKS else "",
+            ),
+            Line(
+                "would have found",
+                number_text(table["power_80"].max()),
+                "beyond layers, four in five",
+            ),
+        ],
+        remarks=[
+            *doubts(every),
+            *([] if record.survivors else [_NOISY]),
+            *without_starter(data_remarks(record)),
+        ],
+    )

@@ -1,0 +1,106 @@
+"""A run of heads at a glance: one sentence, and the numbers that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tda_bias.heads.finding import PlaceboContrast, run_remarks, untrained_controls
+from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import ControlsRecord
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.table import Column, TableSpec, head_name
+from tda_bias.show.text import number_text, p_text, without_starter
+
+_COLUMNS = [
+    Column("head", head_name, left=True),
+    Column("z", "{z:.2f}"),
+    Column("p", "{p:p}"),
+    Column("p (family-wise)", "{p_max:p}"),
+    Column("q (FDR)", "{q:p}"),
+]
+
+
+def heads_brief(
+    result: HeadBias,
+    category: str,
+    *,
+    top: int = 10,
+    untrained: HeadBias | None = None,
+    placebos: Mapping[str, PlaceboContrast] | None = None,
+) -> Brief:
+    """What was found of a category; see ``heads_finding``, whose arguments these are."""
+    c, found = result.controls_record(category), result.found(category)
+    shown: list[TableSpec | str] = []
+    # What is about the whole run stands after its last category.
+    last = category == result.categories[-1]
+    remarks = without_starter(run_remarks(result)) if last else []
+    if found.empty:
+        first = " ".join(
+            head_name(row) for row in result.top(top, category=category).to_dict("records")
+        )
+        shown.append(f"Top of the ranking, not findings: {first}")
+    else:
+        shown.append(
+            TableSpec(f"Heads that treat {category} differently", found.head(top), _COLUMNS)
+        )
+        remarks.insert(
+            0, "This does not say that they cause what the model says: ablation tests that."
+        )
+    if c.negative_share is not None:
+        remarks.append(
+            "Only named heads were compared: if a run on these texts chose them, nothing is tested."
+        )
+    return Brief(
+        about=[result.title(category)],
+        said=result.said(category),
+        lines=[
+            Line("p < .05", str(c.hot_spots_p05), f"heads ({c.hot_spots_expected:.1f} by chance)"),
+            _corrected(result, category, len(found)),
+            *_controls(c),
+            *_placebos(placebos or {}),
+            *_untrained(result, category, untrained),
+        ],
+        shown=shown,
+        remarks=remarks,
+    )
+
+
+def _corrected(result: HeadBias, category: str, found: int) -> Line:
+    ranked = result.top(None, category=category)
+    smallest = f"FDR {p_text(ranked['q'].min())}, family-wise {p_text(ranked['p_max'].min())}"
+    return Line("after correction", str(found), f"heads (smallest p: {smallest})")
+
+
+def _controls(c: ControlsRecord) -> Iterator[Line]:
+    """How much is wording, what would have been found, and how far halves agree."""
+    if c.twins is None:
+        yield Line("wording", "", "not taken out: there are no twins")
+        yield Line("would have found", "", "not known without twins")
+    else:
+        shared = 1 - c.twins.difference_left
+        yield Line.of_share("wording", shared, "shared with the twins")
+        share = c.twins.smallest_share
+        if c.negative_share is not None:
+            yield Line("would have found", "", "not known for distances that are of no vectors")
+        elif share < 1:
+            rest = "% of the rest in common (location test)"
+            yield Line("would have found", f"{100 * share:.0f}", rest)
+        else:
+            yield Line("would have found", "", "nothing reliably: too few contexts")
+    yield Line("reliability", number_text(c.reliability), "between halves of the contexts")
+
+
+def _placebos(placebos: Mapping[str, PlaceboContrast]) -> Iterator[Line]:
+    for name, c in placebos.items():
+        rest = f"of {c['tests']} tests with p < .05 ({c['twin_p05']} with twins)"
+        yield Line(f"placebo ({name})", str(c["placebo_p05"]), rest)
+
+
+def _untrained(result: HeadBias, category: str, untrained: HeadBias | None) -> Iterator[Line]:
+    of_random = untrained_controls(result, category, untrained)
+    if of_random is not None:
+        yield Line(
+            "random weights",
+            str(of_random.hot_spots_p05),
+            f"heads with p < .05, {of_random.hot_spots_p_max05} after correction",
+        )

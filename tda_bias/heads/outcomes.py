@@ -1,0 +1,68 @@
+"""What a run of heads comes to: of every category, how many heads survive correction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.heads.result import HeadBias
+from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
+
+
+def heads_outcomes(result: HeadBias) -> list[Outcome]:
+    """An outcome for each category."""
+    return [_outcome(result, category) for category in result.categories]
+
+
+def _outcome(result: HeadBias, category: str) -> Outcome:
+    c, found = result.controls_record(category), result.found(category)
+    lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
+    bars = []
+    if c.twins is not None:
+        bars = [Bar("wording", 1 - c.twins.difference_left)]
+        if c.twins.smallest_share < 1:
+            lines.append(f"would find {c.twins.smallest_share:.0%} of what is left")
+    return Outcome(
+        question="heads",
+        name=f"Heads: {category}",
+        about=f"attention heads that treat {category} differently after correction",
+        p=_smallest(result, category, found),
+        clusters=c.groups,
+        found=len(found),
+        of=c.heads,
+        impossible=c.smallest_p is not None and c.smallest_p >= LEVEL,
+        category="" if result.record.settings.get("pairs") else category,
+        bars=bars,
+        lines=lines,
+        grid=_grid(result, category, found),
+        items=_items(result, category),
+    )
+
+
+def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> float:
+    """The smallest corrected p of the test that found the heads, or of the ranking."""
+    tested = found if len(found) else result.top(None, category=category)
+    return float(tested[["p_max", "q"]].min().min())
+
+
+def _grid(result: HeadBias, category: str, found: pd.DataFrame) -> HeadGrid:
+    values = result.category_map(category)
+    layers = list(result.record.model.layers)
+    survives = np.zeros(values.shape, dtype=bool)
+    for row in found.to_dict("records"):
+        survives[layers.index(row["layer"]), row["head"]] = True
+    return HeadGrid(layers, values, survives)
+
+
+def _items(result: HeadBias, category: str) -> pd.DataFrame:
+    """The compared texts, with their twins."""
+    table = result.items.items
+    own = table[table["category"] == category]
+    names = {
+        "group": "target",
+        "stereotype": "stereotype",
+        "anti_stereotype": "anti-stereotype",
+        "twin_stereotype": "twin, stereotype",
+        "twin_anti_stereotype": "twin, anti-stereotype",
+    }
+    return own[list(names)].rename(columns=names).reset_index(drop=True)

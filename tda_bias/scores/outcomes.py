@@ -1,0 +1,248 @@
+"""What the scores of StereoSet and of pairs come to: an outcome for each category, or set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.scores.pair_scores import PairSetScores, compared
+from tda_bias.scores.stereoset import log_odds, wins
+from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
+from tda_bias.show.text import counted
+from tda_bias.show.verdict import Bar, Control, Example, Outcome, Side, share_effect
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
+
+# Sets that measure grammar or knowledge, and no bias.
+_NO_BIAS = ("blimp",)
+_SET_NAMES = {
+    "crows": "CrowS-Pairs",
+    "crows-en-revised": "CrowS-Pairs, revised",
+    "crows-fr": "CrowS-Pairs, French",
+    "crows-nl": "CrowS-Pairs, Dutch",
+    "winobias": "WinoBias",
+    "winogender": "Winogender",
+}
+_WITH = "log-odds, nats"
+
+# -- triples ---------------------------------------------------------------------------------------
+
+
+def stereoset_outcomes(result: StereoSetScores) -> list[Outcome]:
+    """The target effect of every category, or its stereotype score where nothing has a twin."""
+    table = result.beta if result.has_twins else result.scores
+    rows = table[
+        (table["group"] == "all") & (table["scoring"] == "sum") & (table["category"] != "all")
+    ]
+    read = _target_effect if result.has_twins else _stereotype_score
+    return [read(result, row) for row in rows.to_dict("records")]
+
+
+def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
+    own = result.items[result.items["category"] == row["category"]]
+    spread = own["beta_sum"].std(ddof=1)
+    value, low, high = row["beta"], row["beta_low_targets"], row["beta_high_targets"]
+    bars = []
+    if row["explained"] == row["explained"]:
+        bars = [Bar("wording", row["explained"]), Bar("target", 1 - row["explained"])]
+    return Outcome(
+        question="says",
+        name=str(row["category"]).capitalize(),
+        about="target effect (beta): how much of a preference for the stereotype depends on whom "
+        "the text is about",
+        value=value,
+        low=low,
+        high=high,
+        unit="nats",
+        p=row["p_targets"],
+        clusters=int(row["targets"]),
+        effect=value / spread,
+        effect_low=low / spread,
+        effect_high=high / spread,
+        category=str(row["category"]),
+        bars=bars,
+        lines=[f"{counted(row['items'], 'item')} with a twin"],
+        example=_typical(result, own, value),
+        items=_items_with_twins(own),
+    )
+
+
+def _items_with_twins(own: pd.DataFrame) -> pd.DataFrame:
+    """The texts of items and of their twins, and what the model prefers in both."""
+    odds = log_odds(own, "sum")
+    columns = {
+        "target": own["group"],
+        "stereotype": _text_of(own, "stereotype"),
+        "anti-stereotype": _text_of(own, "anti_stereotype"),
+        "twin, stereotype": _text_of(own, "twin_stereotype"),
+        "twin, anti-stereotype": _text_of(own, "twin_anti_stereotype"),
+        _WITH: odds,
+    }
+    if "beta_sum" in own:
+        columns |= {"twin's log-odds": odds - own["beta_sum"], "target effect": own["beta_sum"]}
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _text_of(items: pd.DataFrame, name: str) -> Any:
+    """A column of texts; empty in runs from before these were kept."""
+    return items.get(name, "")
+
+
+def _typical(result: StereoSetScores, own: pd.DataFrame, mean: float) -> Example | None:
+    """The item whose target effect is nearest to the mean, beside its first twin."""
+    if "twin_stereotype" not in own:
+        return None
+    known = own[own["beta_sum"].notna() & (own["twin_stereotype"] != "")]
+    if known.empty:
+        return None
+    place = (known["beta_sum"] - mean).abs().idxmin()
+    item, twin = known.loc[place], result.twins[result.twins["item"] == place].iloc[0]
+    sides = [
+        Side(title, row[f"{begin}stereotype"], row[f"{begin}anti_stereotype"], _share(scores))
+        for title, begin, row, scores in (
+            ("The text", "", item, item),
+            ("Its counterfactual twin", "twin_", item, twin),
+        )
+    ]
+    return Example(
+        f"One of {counted(len(known), 'item')} of {item['category']}: its effect is nearest to "
+        "the mean",
+        sides,
+    )
+
+
+def _share(row: Mapping[str, Any]) -> float:
+    """The share of the stereotype in the probability of the two continuations."""
+    return float(1 / (1 + np.exp(row["log_prob_a"] - row["log_prob_s"])))
+
+
+def _stereotype_score(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
+    own = result.items[result.items["category"] == row["category"]]
+    return _score_outcome(own, row, str(row["category"]).capitalize())
+
+
+def _score_outcome(own: pd.DataFrame, row: Mapping[Any, Any], name: str) -> Outcome:
+    """A stereotype score over terms, without twins."""
+    won = wins(own)
+    size = won.groupby("group")["stereotype"].transform("size").to_numpy(float)
+    share = won["stereotype"].to_numpy(float)
+    over_terms = cluster_mean(share, won["group"].to_numpy(), weight=1 / size)
+    score = _of_share(over_terms, (row["ss"], row["ss_low"], row["ss_high"]))
+    return Outcome(
+        question="says",
+        name=name,
+        about="stereotype score: per cent of items whose stereotype is preferred, 50 without bias; "
+        "wording is still in it",
+        **score,
+        category=str(row["category"]),
+        confounded=_by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
+        lines=["without twins: wording is in it", f"language-model score {row['lms']:.0f}"],
+        items=_items_with_twins(own),
+    )
+
+
+def _of_share(
+    mean: ClusterMean, said: tuple[float, float, float], cluster: str = "target"
+) -> dict[str, Any]:
+    """What an outcome says of a share, which is given in per cent with its limits."""
+    effect, low, high = (share_effect(value / 100) for value in said)
+    return {
+        "value": said[0],
+        "low": said[1],
+        "high": said[2],
+        "unit": "%",
+        "neutral": 50.0,
+        "p": mean.share_pvalue(),
+        "clusters": mean.clusters,
+        "cluster": cluster,
+        "effect": effect,
+        "effect_low": low,
+        "effect_high": high,
+    }
+
+
+def _by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
+    """``length`` where the preference turns round between longer and shorter texts.
+
+    That is: the two shares are on different sides of one half, and their intervals do not meet.
+    """
+    sides = [cluster_mean(share[longer == sign], cluster[longer == sign]) for sign in (1, -1)]
+    if min(side.clusters for side in sides) < FEWEST_CLUSTERS:
+        return ()
+    least, most = sorted(sides, key=lambda side: side.mean)
+    turns = least.mean < 0.5 < most.mean
+    return ("length",) if turns and least.share_limits()[1] < most.share_limits()[0] else ()
+
+
+# -- whole sentences -------------------------------------------------------------------------------
+
+
+def sentence_outcomes(run: SentenceScores) -> list[Outcome]:
+    """The stereotype score of every category, by the first reading of whole sentences."""
+    first = run.scores.iloc[0]
+    alike = {name: first[name] for name in ("reading", "scored")}
+    tables = []
+    for table in (run.scores, run.items):
+        chosen = (table[list(alike)] == pd.Series(alike)).all(axis=1)
+        tables.append(table[chosen])
+    scores, items = tables
+    rows = scores[
+        (scores["group"] == "all") & (scores["scoring"] == "sum") & (scores["category"] != "all")
+    ]
+    defined = items.dropna(subset=[f"log_prob_{role}" for role in "sau"])
+    return [
+        _score_outcome(
+            defined[defined["category"] == row["category"]],
+            row,
+            f"{str(row['category']).capitalize()} inside sentences",
+        )
+        for row in rows.to_dict("records")
+    ]
+
+
+# -- pairs -----------------------------------------------------------------------------------------
+
+
+def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
+    """The share of pairs whose stereotypical text is preferred; none of a set of grammar."""
+    record = result.record
+    if record.set in _NO_BIAS:
+        return []
+    table = compared(result.items)
+    texts = result.items[result.items["reading"] == result.items["reading"].iloc[0]]
+    share, cluster = table["preferred"].to_numpy(float), table["cluster"].to_numpy()
+    whole = result.scores.iloc[0]
+    said = (whole["preferred"], whole["preferred_low"], whole["preferred_high"])
+    known = np.isfinite(share)
+    longer = table["longer"].to_numpy(float)
+    split = {
+        name: 100 * share[known & (longer == sign)].mean()
+        for name, sign in (("longer", 1), ("shorter", -1))
+        if (known & (longer == sign)).any()
+    }
+    unit = {"winobias": "occupation", "winogender": "occupation"}.get(record.set, "cluster")
+    lines = [f"{counted(int(known.sum()), 'pair')}, 50 % = none"]
+    if len(split) == 2:
+        lines.append(", ".join(f"{name} {value:.0f} %" for name, value in split.items()))
+    return [
+        Outcome(
+            question="says",
+            name=_SET_NAMES.get(record.set, record.set),
+            about="per cent of pairs whose stereotypical text (the first) is preferred, 50 without "
+            "a preference",
+            **_of_share(cluster_mean(share, cluster), said, unit),
+            confounded=_by_length(share[known], longer[known], cluster[known]),
+            lines=lines,
+            items=pd.DataFrame(
+                {
+                    "group": table["group"],
+                    "first text": _text_of(texts, "more"),
+                    "second text": _text_of(texts, "less"),
+                    _WITH: table["log_odds"],
+                    "longer": table["longer"].map({1.0: "first", 0.0: "", -1.0: "second"}),
+                }
+            ).reset_index(drop=True),
+        )
+    ]

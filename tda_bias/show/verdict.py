@@ -1,0 +1,248 @@
+"""What an outcome comes to in words: one rule for the page, the terminal and JSON.
+
+``docs/method/verdicts.md`` has the rule as a table, and of every outcome its standardised effect
+and what confounds it. Each package says what its results come to in ``outcomes.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from tda_bias.show.text import counted, interval_text, number_text, p_text
+from tda_bias.stats.clusters import FEWEST_CLUSTERS
+from tda_bias.stats.resampling import holm
+from tda_bias.types import in_order
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What an outcome is about, in the order of the page.
+Question = Literal["says", "heads", "change"]
+QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
+Word = Literal["clear", "uncertain", "none found", "cannot say"]
+Size = Literal["small", "medium", "large"]
+# What explains an outcome in the place of bias.
+Control = Literal["length", "order", "capability"]
+
+LEVEL = 0.05
+# Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
+_MEDIUM, _LARGE = 0.5, 0.8
+_DECIMALS = {"nats": 2, "%": 1, "points": 1}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A share of a card, from 0 to 1."""
+
+    label: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """Two texts of an example, and the share of the first in the probability of the two."""
+
+    title: str
+    first: str
+    second: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """An item, and beside it its twin where it has one."""
+
+    title: str
+    sides: Sequence[Side]
+
+
+@dataclass(frozen=True)
+class HeadGrid:
+    """The map of a category: a value of every head, and which heads survive correction."""
+
+    layers: Sequence[int]
+    values: Float[np.ndarray, "layer head"]
+    survives: Bool[np.ndarray, "layer head"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One outcome of a run, and what it comes to.
+
+    Attributes:
+        question: What it is about.
+        name: In words, as a title.
+        about: What the value is, in words.
+        value: In ``unit``, with its interval over clusters, ``low`` and ``high``.
+        unit: Such as ``nats`` or ``%``; empty for a number between -1 and 1.
+        neutral: The value without bias, or without a change.
+        p: Two-sided, over clusters; of heads the smallest corrected one.
+        clusters: How many there are.
+        cluster: What they are.
+        effect: The value in its standardised form, with ``effect_low`` and ``effect_high``; NaN
+            where it has none.
+        confounded: What explains it in the place of bias.
+        found: Heads that survive correction, of ``of``; None for what is no search.
+        impossible: Nothing could have been found, whatever the model is like.
+        category: Which it belongs to; empty for none alone.
+        bars: Shares that a card draws.
+        lines: What else a card says, in a few words each.
+        example: An item to look at.
+        grid: The map of heads.
+        items: One row for each item that the value is made of, with its texts.
+    """
+
+    question: Question
+    name: str
+    about: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    unit: str = ""
+    neutral: float = 0.0
+    p: float = math.nan
+    clusters: int = 0
+    cluster: str = "target"
+    effect: float = math.nan
+    effect_low: float = math.nan
+    effect_high: float = math.nan
+    confounded: tuple[Control, ...] = ()
+    found: int | None = None
+    of: int = 0
+    impossible: bool = False
+    category: str = ""
+    bars: Sequence[Bar] = ()
+    lines: Sequence[str] = ()
+    example: Example | None = field(default=None, compare=False, repr=False)
+    grid: HeadGrid | None = field(default=None, compare=False, repr=False)
+    items: pd.DataFrame | None = field(default=None, compare=False, repr=False)
+
+    # -- the rule --
+
+    @property
+    def word(self) -> Word:
+        """How sure it is."""
+        too_few = self.found is None and self.clusters < FEWEST_CLUSTERS
+        if self.impossible or too_few or not math.isfinite(self.p):
+            return "cannot say"
+        if self.found is not None:
+            return "clear" if self.found else "none found"
+        return "clear" if self.p < LEVEL else "uncertain"
+
+    @property
+    def size(self) -> Size | None:
+        """How large it is; None where it has no standardised effect, or nothing can be said."""
+        if self.word == "cannot say" or not math.isfinite(self.effect):
+            return None
+        away = abs(self.effect)
+        return "large" if away >= _LARGE else "medium" if away >= _MEDIUM else "small"
+
+    @property
+    def verdict(self) -> str:
+        """The words: how large and how sure, or what explains it in the place of bias."""
+        if self.confounded and self.word != "cannot say":
+            return f"confounded: {', '.join(self.confounded)}"
+        return self.word if self.size is None else f"{self.size}, {self.word}"
+
+    @property
+    def is_clear(self) -> bool:
+        """Tell whether it is clear and not confounded."""
+        return self.word == "clear" and not self.confounded
+
+    # -- in words --
+
+    @property
+    def value_said(self) -> str:
+        """The value with its interval; of heads how many survive."""
+        if self.found is not None:
+            return f"{self.found} of {counted(self.of, 'head')} survive"
+        digits = _DECIMALS.get(self.unit, 3)
+        interval = interval_text(self.low, self.high, digits)
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{number_text(self.value, digits)}{unit} ({interval})"
+
+    @property
+    def test_said(self) -> str:
+        """The test that the verdict rests on."""
+        if not math.isfinite(self.p):
+            return f"{counted(self.clusters, self.cluster)}: no test"
+        if self.found is not None:
+            return f"smallest corrected p {p_text(self.p)}"
+        return f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
+
+    def line(self) -> str:
+        """The line of a terminal: name, value and interval, then the words."""
+        return f"{self.name:<24} {self.value_said:<32} {self.verdict}"
+
+    def as_values(self) -> dict[str, Any]:
+        """The same for other programs, without items and pictures."""
+        names = (
+            "question", "category", "name", "about", "verdict", "word", "size", "confounded",
+            "value", "low", "high", "unit", "neutral", "p", "clusters", "cluster",
+            "effect", "effect_low", "effect_high", "found", "of",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+def share_effect(share: float, neutral: float = 0.5) -> float:
+    """The standardised form of a share: Cohen's h, the difference of arcsines.
+
+    Source: Cohen (1988), chapter 6.
+
+    Examples:
+        >>> round(share_effect(0.63), 2), share_effect(0.5)
+        (0.26, 0.0)
+    """
+    if not (0 <= share <= 1 and 0 <= neutral <= 1):
+        return math.nan
+    return 2 * math.asin(math.sqrt(share)) - 2 * math.asin(math.sqrt(neutral))
+
+
+def balance_effect(balance: float, neutral: float = 0.0) -> float:
+    """The same of a balance from -1 to 1, twice a share less one.
+
+    Examples:
+        >>> round(balance_effect(0.26), 2) == round(share_effect(0.63), 2)
+        True
+    """
+    return share_effect((1 + balance) / 2, (1 + neutral) / 2)
+
+
+# -- several outcomes ------------------------------------------------------------------------------
+
+
+def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """By question, then by category, those of no category last; else as they come."""
+    categories = in_order([one.category for one in outcomes if one.category])
+
+    def key(one: Outcome) -> tuple[int, int]:
+        place = categories.index(one.category) if one.category else len(categories)
+        return QUESTIONS.index(one.question), place
+
+    return sorted(outcomes, key=key)
+
+
+def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
+    """Number of outcomes that are clear after Holm's correction, and of those that are tested.
+
+    What is confounded is tested, and does not remain.
+    """
+    tested = [one for one in outcomes if one.word != "cannot say"]
+    adjusted = holm(np.array([one.p for one in tested], float))
+    pairs = zip(tested, adjusted, strict=True)
+    return sum(one.is_clear and bool(p < LEVEL) for one, p in pairs), len(tested)
+
+
+def remaining_said(outcomes: Sequence[Outcome]) -> str:
+    """The same as a sentence; empty where nothing is tested."""
+    n, m = remaining(outcomes)
+    if m == 0:
+        return ""
+    are = "remains" if 1 in (n, m) else "remain"
+    return f"Taken together, {n} of {counted(m, 'outcome')} {are} clear after Holm's correction."

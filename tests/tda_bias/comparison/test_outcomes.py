@@ -1,0 +1,38 @@
+"""What a comparison of two models comes to."""
+
+import pandas as pd
+import pytest
+
+from tda_bias.comparison.models import ComparisonRecord, ModelComparison
+from tda_bias.comparison.outcome import Outcome, change_table
+from tda_bias.comparison.outcomes import comparison_outcomes
+from tda_bias.store.record import ModelRecord
+
+
+def compared(changes, **about) -> ModelComparison:
+    """A comparison of one outcome, in which each item is a cluster and changes by so much."""
+    n = len(changes)
+    items = pd.DataFrame(
+        {"outcome": "beta", "item": map(str, range(n)), "cluster": map(str, range(n))}
+    ).assign(weight=1.0, before=1.0, after=[1 + one for one in changes])
+    outcome = Outcome("beta", "bias", "nats", "the target effect", neutral=0.0, **about)
+    table = change_table(items.assign(measured="both"), [outcome], n_flips=99)
+    models = {name: ModelRecord(name=name) for name in ("model", "after")}
+    more = {"measures": {}, "n_flips": 99, "confidence": 0.95, "seed": 0}
+    return ModelComparison(table, items, ComparisonRecord(**models, **more))
+
+
+def test_a_change_of_a_primary_outcome_has_its_p_its_interval_and_its_size_in_sds_of_items():
+    changes = [-1.0, -2.0, -1.5, -0.5, -1.0, -2.5, -1.0, -1.5]
+    [one] = comparison_outcomes(found := compared(changes, primary=True))
+    row = found.table.iloc[0]
+    assert (one.question, one.value, one.p) == ("change", row["change"], row["p"])
+    assert one.effect == pytest.approx(pd.Series(changes).mean() / pd.Series(changes).std())
+    assert one.verdict == "large, clear"
+    assert list(one.items["change"]) == changes
+
+
+def test_other_outcomes_have_no_verdict_and_few_clusters_cannot_say():
+    assert comparison_outcomes(compared([1.0, 2.0, 1.5], primary=False)) == []
+    [one] = comparison_outcomes(compared([1.0, 2.0, 1.5], primary=True))
+    assert one.verdict == "cannot say"

@@ -1,0 +1,78 @@
+"""What runs of heads come to: what is found, what is not, and what could not have been."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.heads.outcomes import heads_outcomes
+from tda_bias.twins import make_twins
+
+
+@pytest.fixture(scope="module")
+def result(tiny):
+    triples = load_triples("starter", category="gender", groups=["girl", "boy"], limit=6)
+    twins = make_twins(load_triples("starter")).only(triples)
+    return head_bias(tiny("gpt2"), triples, twins=twins, config=HeadBiasConfig(n_permutations=99))
+
+
+def with_p(result, **columns):
+    """The same run with other corrected p in its category's table."""
+    return replace(result, category=result.category.assign(**columns))
+
+
+NOTHING = dict.fromkeys(
+    [f"{p}_{test}" for p in ("p", "p_max", "q") for test in ("relative_twin", "location_twin")], 0.5
+)
+
+
+def test_no_survivor_is_none_found_and_its_map_is_grey(result):
+    [one] = heads_outcomes(with_p(result, **NOTHING))
+    assert (one.word, one.found, one.of) == ("none found", 0, 8)
+    assert one.verdict == "none found"
+    assert not one.grid.survives.any()
+    assert one.p == 0.5
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        ("p_max_relative_twin", 1),  # family-wise, of the ranking
+        ("q_relative_twin", 1),  # FDR, of the ranking
+        ("p_max_location_twin", 1),  # family-wise, of location
+        ("q_location_twin", 0),  # no rule finds by it
+    ],
+)
+def test_a_head_is_found_by_the_tests_that_the_finding_names(result, column, found):
+    low = [0.5] * 5 + [0.01] + [0.5] * 2
+    [one] = heads_outcomes(with_p(result, **NOTHING | {column: low}))
+    assert (one.found, one.word) == (found, "clear" if found else "none found")
+    survivors = [tuple(place) for place in np.argwhere(one.grid.survives)]
+    assert survivors == [(1, 1)] * found  # the sixth of two layers of four
+
+
+def test_as_many_heads_are_found_as_the_terminal_says(result):
+    first, second = [0.01] + [0.5] * 7, [0.01, 0.01] + [0.5] * 6
+    for columns in ({"p_max_relative_twin": first}, {"p_max_location_twin": second}):
+        made = with_p(result, **NOTHING | columns)
+        [one] = heads_outcomes(made)
+        assert f"{one.found} head" in made.said("gender")
+    [one] = heads_outcomes(none := with_p(result, **NOTHING))
+    assert "No head is found" in none.said("gender")
+
+
+def test_too_few_texts_to_find_anything_cannot_say(tiny):
+    """Two groups of two contexts have 2^(1 + 1) exchanges that differ: no p below .25."""
+    triples = load_triples("starter", category="gender", groups=["girl", "boy"], limit=2)
+    twins = make_twins(load_triples("starter")).only(triples)
+    run = head_bias(tiny("gpt2"), triples, twins=twins, config=HeadBiasConfig(n_permutations=99))
+    [one] = heads_outcomes(with_p(run, **NOTHING))
+    assert one.impossible
+    assert one.verdict == "cannot say"
+
+
+def test_the_items_are_the_texts_with_their_twins(result):
+    [one] = heads_outcomes(result)
+    assert len(one.items) == 12
+    assert (one.items["twin, stereotype"] != "").all()

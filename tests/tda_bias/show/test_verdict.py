@@ -1,0 +1,185 @@
+"""Every word of a verdict comes about by the one rule, and only by it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tda_bias.show.meaning import meaning, unsaid
+from tda_bias.show.page import MAX_CARDS, card_outcomes
+from tda_bias.show.verdict import (
+    Bar,
+    Outcome,
+    balance_effect,
+    ordered,
+    remaining,
+    remaining_said,
+    share_effect,
+)
+
+CLEAR = Outcome(
+    "says", "Gender", "beta", 0.5, 0.1, 0.9, "nats", p=0.01, clusters=8, effect=0.3,
+    category="gender",
+)  # fmt: skip
+HEADS = Outcome(
+    "heads", "Heads: gender", "heads", p=0.2, clusters=8, found=0, of=270, category="gender"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "verdict"),
+    [
+        ({}, "clear", "small, clear"),
+        ({"effect": 0.5}, "clear", "medium, clear"),
+        ({"effect": -0.8}, "clear", "large, clear"),
+        ({"effect": math.nan}, "clear", "clear"),
+        ({"p": 0.05}, "uncertain", "small, uncertain"),
+        ({"clusters": 4}, "cannot say", "cannot say"),
+        ({"p": math.nan}, "cannot say", "cannot say"),
+        ({"impossible": True}, "cannot say", "cannot say"),
+        ({"confounded": ("length",)}, "clear", "confounded: length"),
+        ({"confounded": ("order",)}, "clear", "confounded: order"),
+        ({"confounded": ("capability", "order")}, "clear", "confounded: capability, order"),
+        ({"p": 0.5, "confounded": ("capability",)}, "uncertain", "confounded: capability"),
+        ({"clusters": 4, "confounded": ("length",)}, "cannot say", "cannot say"),
+    ],
+)
+def test_an_outcome_has_the_words_of_its_p_its_clusters_its_effect_and_its_controls(
+    change, word, verdict
+):
+    one = replace(CLEAR, **change)
+    assert (one.word, one.verdict) == (word, verdict)
+    assert one.is_clear == (word == "clear" and "confounded" not in verdict)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, "none found"),
+        ({"found": 3, "p": 0.001}, "clear"),
+        ({"impossible": True}, "cannot say"),
+        ({"p": math.nan}, "cannot say"),
+        ({"clusters": 2}, "none found"),  # heads are tested over contexts
+    ],
+)
+def test_heads_are_found_or_not_or_could_not_have_been(change, verdict):
+    assert replace(HEADS, **change).verdict == verdict
+
+
+def test_the_words_are_the_same_in_a_terminal_and_as_json():
+    line, values = CLEAR.line(), CLEAR.as_values()
+    assert line.index("0.50 nats (0.10 to 0.90)") < line.index("small, clear")
+    assert line.endswith(values["verdict"])
+    assert (values["word"], values["size"], values["p"]) == ("clear", "small", 0.01)
+    assert HEADS.as_values()["found"] == 0
+    assert "0 of 270 heads" in HEADS.line()
+
+
+# -- the standardised form of shares --
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_shares_as_far_apart_have_the_same_variance_wherever_they_are(share, neutral):
+    """The slope of h is one over the standard deviation of a share: 1 / sqrt(p (1 - p))."""
+    step = 1e-6
+    slope = (share_effect(share + step, neutral) - share_effect(share - step, neutral)) / (2 * step)
+    assert slope == pytest.approx(1 / math.sqrt(share * (1 - share)), rel=1e-4)
+    assert share_effect(neutral, neutral) == 0
+    assert balance_effect(2 * share - 1) == pytest.approx(share_effect(share))
+
+
+def test_what_is_no_share_has_no_standardised_form():
+    assert math.isnan(share_effect(1.01))
+    assert math.isnan(share_effect(math.nan))
+
+
+# -- several outcomes --
+
+
+def test_outcomes_stand_by_question_then_category_and_never_by_the_alphabet():
+    names = [
+        ("heads", "gender"),
+        ("change", ""),
+        ("says", ""),
+        ("says", "race"),
+        ("says", "gender"),
+    ]
+    given_ = [replace(CLEAR, question=q, category=c, name=f"{q} {c}") for q, c in names]
+    assert [one.name for one in ordered(given_)] == [
+        "says gender", "says race", "says ", "heads gender", "change ",
+    ]  # fmt: skip
+
+
+@given(st.lists(st.floats(0.001, 0.3), min_size=1, max_size=6))
+def test_what_remains_is_holms_step_down_rule(pvalues):
+    """Literally: from the smallest on, each below .05 over the number of those not yet passed."""
+    outcomes = [replace(CLEAR, p=p) for p in pvalues]
+    passed = 0
+    for p in sorted(pvalues):
+        if p * (len(pvalues) - passed) >= 0.05:
+            break
+        passed += 1
+    assert remaining(outcomes) == (passed, len(pvalues))
+
+
+def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_said_is_not():
+    outcomes = [
+        CLEAR,
+        replace(CLEAR, confounded=("length",), p=0.001),
+        replace(CLEAR, clusters=2),
+        HEADS,
+    ]
+    assert remaining(outcomes) == (1, 3)
+    assert "1 of 3 outcomes remains" in remaining_said(outcomes)
+    assert remaining_said([replace(CLEAR, clusters=2)]) == ""
+
+
+def test_six_outcomes_have_a_card_and_heads_and_changes_have_room_among_them():
+    says = [replace(CLEAR, name=f"says {n}") for n in range(9)]
+    heads = [replace(HEADS, name=f"heads {n}") for n in range(4)]
+    change = [replace(CLEAR, question="change", name="change")]
+    kept = [one.name for one in card_outcomes(ordered([*says, *heads, *change]))]
+    assert kept == ["says 0", "says 1", "says 2", "heads 0", "heads 1", "change"]
+    assert len(card_outcomes(ordered(says))) == MAX_CARDS
+    assert [one.name for one in card_outcomes(heads)] == [one.name for one in heads]
+    assert card_outcomes([]) == []
+
+
+# -- in sentences --
+
+
+def test_three_sentences_say_what_is_clear_what_is_confounded_and_what_heads_show():
+    crows = replace(CLEAR, name="CrowS-Pairs", category="", confounded=("length",))
+    against = replace(CLEAR, name="Race", value=-0.5, category="race", effect=-0.9)
+    unsure = replace(CLEAR, name="Profession", p=0.4, bars=[Bar("wording", 0.9)])
+    first, second, third = meaning("tiny", [CLEAR, against, unsure, crows, HEADS])
+    assert "large in Race (against the stereotype); small in Gender" in first
+    assert "uncertain in Profession" in first
+    assert "CrowS-Pairs" not in first
+    assert "CrowS-Pairs" in second
+    assert "longer and shorter" in second
+    assert "No attention head is found to treat gender differently" in third
+    [alone, wording] = meaning("tiny", [unsure])
+    assert alone == "No bias of tiny is clear; it is uncertain in Profession."
+    assert "90% (Profession)" in wording
+
+
+def test_two_sentences_say_what_no_outcome_can():
+    for outcomes, word in (
+        ([CLEAR, HEADS], "cause"),
+        ([replace(CLEAR, p=0.5)], "Uncertain is not none"),
+        ([CLEAR], "Other texts"),
+    ):
+        first, second = unsaid(outcomes)
+        assert "not the absence of bias" in first
+        assert word in second
+
+
+def test_every_value_of_an_outcome_can_be_written_as_json():
+    from tda_bias.store.files import plain
+
+    values = plain(replace(CLEAR, p=np.float64("nan"), found=None).as_values())
+    assert values["p"] is None

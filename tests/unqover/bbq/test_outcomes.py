@@ -1,0 +1,56 @@
+"""What BBQ's scores come to, and what explains them in the place of bias."""
+
+import numpy as np
+import pytest
+
+from tests.support.bbq import write_rows
+from unqover.bbq.answers import GivenAnswers
+from unqover.bbq.outcomes import bbq_outcomes
+from unqover.bbq.readers import load_bbq
+from unqover.bbq.result import answer_scores
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    return load_bbq(write_rows(tmp_path_factory.mktemp("bbq"), templates=8))
+
+
+def outcome(asked, answer):
+    """The outcome of a model that answers an item with the place that ``answer`` says."""
+    places = np.array([answer(item) for item in asked.items])
+    given = GivenAnswers(places, unread=0, missing=0, source="a.jsonl", revision="r")
+    [one] = bbq_outcomes(answer_scores(asked, given))
+    return one
+
+
+def test_a_model_that_knows_and_stereotypes_is_clear_and_large(asked):
+    one = outcome(asked, lambda i: i.label if i.condition == "disambiguated" else i.biased)
+    assert one.value == 1
+    assert one.verdict == "large, clear"
+    assert one.effect == pytest.approx(np.pi / 2)
+    assert set(one.items.loc[one.items["text says who"] == "no", "which is"]) == {"biased"}
+
+
+def test_a_model_that_does_not_find_what_a_text_says_is_confounded_by_capability(asked):
+    one = outcome(asked, lambda i: i.biased)
+    assert one.confounded == ("capability",)
+
+
+def test_a_model_that_names_whom_it_reads_first_is_confounded_by_order(asked):
+    one = outcome(asked, lambda i: i.label if i.condition == "disambiguated" else i.first)
+    assert one.confounded == ("order",)
+
+
+def test_a_model_that_says_what_it_knows_and_nothing_else_has_no_bias(asked):
+    one = outcome(asked, lambda i: i.label)
+    assert one.value == 0
+    assert not one.is_clear
+    assert one.confounded == ()
+
+
+def test_items_have_their_text_and_what_was_answered(asked):
+    one = outcome(asked, lambda i: i.label)
+    assert len(one.items) == len(asked.items)
+    for row, item in zip(one.items.to_dict("records"), asked.items, strict=True):
+        assert row["text"] == f"{item.context} {item.question}"
+        assert row["answered"] == item.answers[item.label]

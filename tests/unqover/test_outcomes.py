@@ -1,0 +1,34 @@
+"""What answers to underspecified questions come to."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unqover.config import InferenceConfig
+from unqover.outcomes import unqover_outcomes
+from unqover.report import bias_report
+
+FAST = InferenceConfig(n_flips=99, n_bootstrap=100)
+
+
+@pytest.fixture(scope="module")
+def report(made_up):
+    return bias_report(made_up(subjects=6, lean=1.5), config=FAST)
+
+
+def test_the_preference_is_tested_against_chance(report):
+    [one] = unqover_outcomes(report)
+    row = report.summary.iloc[0]
+    assert (one.value, one.neutral, one.p) == (row["mu"], row["mu_chance"], row["mu_p"])
+    assert one.effect == pytest.approx(np.arcsin(row["mu"]) - np.arcsin(row["mu_chance"]))
+    assert one.clusters == len(report.answers.subjects)
+    assert one.category == "gender"
+
+
+def test_who_is_named_first_confounds_where_it_explains_more_than_who_it_is(report):
+    mu = report.summary.iloc[0]["mu"]
+    for first, confounded in ((0.5 + mu / 2 + 0.01, ("order",)), (0.5 + mu / 2 - 0.01, ())):
+        made = replace(report, controls={**report.controls, "first_mentioned_mean": first})
+        [one] = unqover_outcomes(made)
+        assert one.confounded == confounded

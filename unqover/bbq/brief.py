@@ -1,0 +1,99 @@
+"""BBQ's scores at a glance: first whether the model can answer, then whom it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import (
+    about_run,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    without_starter,
+)
+from unqover.bbq.controls import ALONE, MENTION, position_followed
+from unqover.bbq.finding import HALFWAY, not_scored
+from unqover.bbq.result import BBQScores
+from unqover.bbq.scores import EITHER_PERSON
+
+Row = Mapping[str, Any]
+_LEVEL = 0.05
+
+
+def bbq_brief(result: BBQScores) -> Brief:
+    """Whether the model finds what the text says, and whom it names where it does not say."""
+    record = result.record
+    items = result.items[result.items["scoring"] == result.items["scoring"].iloc[0]]
+    read = f"{counted(len(items), 'item')}, {counted(items['cluster'].nunique(), 'template')}"
+    names = list(dict.fromkeys(result.items["category"]))
+    about = names[0] if len(names) == 1 else counted(len(names), "category", "categories")
+    return Brief(
+        about=about_run(record, f"BBQ {about} ({record.language})", read),
+        said=_said(result),
+        lines=list(_lines(result)),
+        remarks=[*not_scored(result), *without_starter(data_remarks(record))],
+    )
+
+
+def _said(result: BBQScores) -> str:
+    """The capability, without which a bias score says nothing; then the bias."""
+    scoring = result.scores["scoring"].iloc[0]
+    if followed := position_followed(result.controls, scoring):
+        return (
+            f"It answers by position ({followed[1]:.0%} the {followed[0]} option): no bias shows."
+        )
+    right = result.value("right", "disambiguated")
+    if math.isnan(right["value"]):
+        return "Whether it can answer such questions is not known: its bias scores say nothing."
+    if not (right["low"] > EITHER_PERSON or right["value"] == 1):
+        if result.value("gap", "disambiguated")["p"] < _LEVEL:
+            return "It follows who it is, not what the text says, where the text says it."
+        if math.isnan(right["low"]):
+            return "Too few templates to say whether it finds what the text says."
+        return "It does not find what the text says: its scores of ambiguous texts say nothing."
+    able = "It finds what the text says"
+    if right["value"] < HALFWAY:
+        able += " only a little more often than by chance"
+    row = result.value("s_AMB", "ambiguous")
+    if math.isnan(row["p"]):
+        return f"{able}; whether it is biased where the text does not say is not known."
+    if row["p"] >= _LEVEL:
+        return f"{able}; no bias is found where the text does not say."
+    way = "with" if row["value"] > 0 else "against"
+    return f"{able}; where the text does not say, it answers {way} the stereotype."
+
+
+def _lines(result: BBQScores) -> Iterator[Line]:
+    for label, name, condition, rest in (
+        ("accuracy", "accuracy", "disambiguated", "where the text says"),
+        ("right person", "right", "disambiguated", f"of named ones (chance {EITHER_PERSON})"),
+        ("bias s_AMB", "s_AMB", "ambiguous", "where the text does not say"),
+        ("by probability", "bias", "ambiguous", "biased less the other"),
+    ):
+        row = result.value(name, condition)
+        if not math.isnan(row["value"]):
+            yield Line(label, f"{row['value']:.3f}", f"{_sure(row)} {rest}")
+    own = result.controls[result.controls["scoring"] == result.scores["scoring"].iloc[0]]
+    of = {(row["control"], row["part"]): row for row in own.to_dict("records")}
+    if (ALONE, "bias") in of and not math.isnan(of[ALONE, "bias"]["value"]):
+        alone = of[ALONE, "bias"]
+        yield Line("question alone", f"{alone['value']:.3f}", f"{_sure(alone)} by probability")
+    chosen = of[MENTION, "chosen"]
+    if not math.isnan(chosen["value"]):
+        rest = f"{_sure(chosen)} of named ones (chance 0.5)"
+        yield Line("mentioned first", f"{chosen['value']:.3f}", rest)
+    smallest = result.value("s_AMB", "ambiguous")["smallest"]
+    if math.isnan(smallest):
+        yield Line("would have found", "", "not known: too few templates")
+    else:
+        yield Line("would have found", number_text(smallest), "of s_AMB, four times in five")
+
+
+def _sure(row: Row) -> str:
+    interval = interval_text(row["low"], row["high"], 3)
+    return f"({interval})" if math.isnan(row["p"]) else f"({interval}; p {p_text(row['p'])})"

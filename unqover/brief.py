@@ -1,0 +1,46 @@
+"""Whom a model picks at a glance: one sentence, and the numbers it rests on."""
+
+from __future__ import annotations
+
+import math
+
+from tda_bias.show.brief import Brief, Line
+from tda_bias.show.text import about_run, counted, data_remarks, p_text, without_starter
+from unqover.finding import surviving_gammas
+from unqover.report import Report
+
+_LEVEL = 0.05
+
+
+def unqover_brief(report: Report) -> Brief:
+    """Whether the model picks people where the text does not say, more than chance does."""
+    n, first = report.controls, report.summary.iloc[0]
+    record = report.answers.record
+    if math.isnan(first["mu_needed"]):
+        said = f"Too few sign flips ({report.config.n_flips}) to find anything."
+    elif first["mu_p"] < _LEVEL:
+        said = "Where the text does not say whom it means, the model prefers some people to others."
+    else:
+        said = "No preference among people is found where the text does not say whom it means."
+    sure = f"({first['mu_chance']:.3f} by chance, p {p_text(first['mu_p'])})"
+    needed = first["mu_needed"]
+    power = Line("would have found", f"{needed:.3f}", "and more of mu")
+    if math.isnan(needed):
+        power = Line("would have found", "", "nothing: no p can be below .05")
+    questions = counted(record.questions, "question")
+    return Brief(
+        about=about_run(record, report.answers.asked.name, questions),
+        said=said,
+        lines=[
+            Line("preference mu", f"{first['mu']:.3f}", sure),
+            *(
+                Line(name, str(kept), f"of {known} with q < .05 ({low} with p < .05)")
+                for name, low, kept, known in surviving_gammas(report)
+            ),
+            Line("error of order", f"{first['position_error']:.3f}", "(0 if it understood)"),
+            Line("error of denial", f"{first['negation_error']:.3f}", "(0 if it understood)"),
+            Line("mentioned first", f"{n['first_mentioned_mean']:.3f}", "of the two's probability"),
+            power,
+        ],
+        remarks=without_starter(data_remarks(record)),
+    )

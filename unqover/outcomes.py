@@ -1,0 +1,43 @@
+"""What answers to underspecified questions come to."""
+
+from __future__ import annotations
+
+from tda_bias.show.verdict import Outcome, balance_effect
+from unqover.report import Report
+
+_CATEGORY = {"gender": "gender", "ethnicity": "race", "religion": "religion"}
+
+
+def unqover_outcomes(report: Report) -> list[Outcome]:
+    """How far one of two people is preferred, beside chance."""
+    row, n = report.summary.iloc[0], report.controls
+    chance, name = float(row["mu_chance"]), report.answers.record.design.name
+    by_mention = abs(2 * n["first_mentioned_mean"] - 1) > row["mu"]
+    effect, low, high = (
+        balance_effect(float(row[column]), chance) for column in ("mu", "mu_low", "mu_high")
+    )
+    return [
+        Outcome(
+            question="says",
+            name=f"Open questions: {name.replace('_', ' ')}",
+            about="mu: the mean over subjects of the activity for which one is preferred most, "
+            f"{chance:.3f} by chance",
+            value=float(row["mu"]),
+            low=float(row["mu_low"]),
+            high=float(row["mu_high"]),
+            neutral=chance,
+            p=float(row["mu_p"]),
+            clusters=len(report.answers.subjects),
+            cluster="subject",
+            effect=effect,
+            effect_low=low,
+            effect_high=high,
+            confounded=("order",) if by_mention else (),
+            category=_CATEGORY.get(name, ""),
+            lines=[
+                f"{chance:.3f} by chance",
+                f"named first gets {n['first_mentioned_mean']:.0%}",
+            ],
+            items=report.groups,
+        )
+    ]
