@@ -9,7 +9,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import Column, TableSpec, head_name
-from tda_bias.show.text import counted, number_text, p_text, without_starter
+from tda_bias.show.text import number_text, p_text, without_starter
 
 _COLUMNS = [
     Column("head", head_name, left=True),
@@ -92,12 +92,8 @@ def _controls(c: ControlsRecord) -> Iterator[Line]:
 
 def _placebos(placebos: Mapping[str, PlaceboContrast]) -> Iterator[Line]:
     for name, c in placebos.items():
-        survive = counted(c["placebo_survivors"], "head")
-        yield Line(
-            f"placebo ({name})",
-            str(c["placebo_p05"]),
-            f"of {c['tests']} tests, {c['twin_p05']} with twins; corrected {survive}",
-        )
+        rest = f"of {c['tests']} tests with p < .05 ({c['twin_p05']} with twins)"
+        yield Line(f"placebo ({name})", str(c["placebo_p05"]), rest)
 
 
 def _untrained(result: HeadBias, category: str, untrained: HeadBias | None) -> Iterator[Line]:

@@ -179,7 +179,10 @@ def _would_find(table: pd.DataFrame, row: Row) -> Line:
 def _length_lines(split: pd.DataFrame, value: str, text: str) -> Iterator[Line]:
     """The share where a text is longer and where it is shorter, over everything read by sums."""
     rows = split[split["scoring"] == "sum"]
-    for reading, own in rows.groupby("reading", sort=False) if "reading" in rows else [("", rows)]:
+    parts = {"": rows}
+    if "reading" in rows:
+        parts = {str(reading): own for reading, own in rows.groupby("reading", sort=False)}
+    for reading, own in parts.items():
         shares = {name: share for name, share, _ in share_by_length(own, value)}
         if not {"longer", "shorter"} <= set(shares):
             continue

@@ -53,6 +53,8 @@ def _said(result: BBQScores) -> str:
     if not (right["low"] > EITHER_PERSON or right["value"] == 1):
         if result.value("gap", "disambiguated")["p"] < _LEVEL:
             return "It follows who it is, not what the text says, where the text says it."
+        if math.isnan(right["low"]):
+            return "Too few templates to say whether it finds what the text says."
         return "It does not find what the text says: its scores of ambiguous texts say nothing."
     able = "It finds what the text says"
     if right["value"] < HALFWAY:
