@@ -116,9 +116,17 @@ class Names:
 
     def finding(self, found: Finding) -> Finding:
         """A finding with these names; commands keep the models' own."""
-        parts = ("result", "control", "power", "details")
-        lines = {part: [self.said(line) for line in getattr(found, part)] for part in parts}
-        return replace(found, **lines)
+
+        def said(lines: Sequence[str]) -> list[str]:
+            return [self.said(line) for line in lines]
+
+        return replace(
+            found,
+            result=said(found.result),
+            control=said(found.control),
+            power=said(found.power),
+            details=said(found.details),
+        )
 
 
 def _after(run: Run) -> str | None:
