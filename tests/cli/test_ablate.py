@@ -163,7 +163,7 @@ def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path
         ([own, "--outcome", "beta,mood"], "`outcome` must be one of beta, log_odds, pvf, bbq"),
         ([own, "--outcome", "beta,beta"], "`outcome` must name nothing twice"),
         ([own, "--bbq", own], "`bbq` is where items are read with --outcome bbq; give both"),
-        ([own, "--outcome", "bbq", "--bbq", "no"], "`bbq` 'no' is no folder with a file"),
+        ([own, "--outcome", "bbq", "--bbq", "no"], "`bbq` must be hub or a readable file; 'no'"),
         ([own, "--outcome", "bbq", "--bbq", own], "is a run of `tdabias heads`, not of `tdabias"),
         ([own, "--curve", "--bbq", own], "`bbq` goes without --curve"),
         ([own, *words], "`pvf` is a run whose words are read with --outcome pvf; give both"),
@@ -188,7 +188,7 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     assert run([*command, "--bbq", str(tmp_path / "bbq")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
-        "changes the bias in ambiguous questions of BBQ from", "BBQ: accuracy, disambiguated",
+        "changes the bias in ambiguous questions of BBQ from", "BBQ: s_AMB",
         "8 items of BBQ in 2 templates", "the unchanged model answers a share of",
         "size of the effect on the bias in BBQ", "first order, bbq_bias",
     ):  # fmt: skip
@@ -199,7 +199,7 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     measured = scores.value("bias", "ambiguous")["value"]
     assert found.record.base["bbq_bias"] == pytest.approx(measured, abs=1e-5)
     assert found.heads["effect_bbq_bias"].notna().all()
-    assert found.heads["exact_bbq_bias"].notna().sum() == 3
+    assert found.heads["exact_bbq_bias"].notna().sum() == 3 * found.record.top
     assert str(data) in {one.source for one in found.record.sources}
     command = [*ablating(heads, tmp_path / "of_file"), "--outcome", "bbq"]
     assert run([*command, "--bbq", str(data), "--limit", "8"]) == 0
