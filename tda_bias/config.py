@@ -182,6 +182,21 @@ class StartOption(Config):
     )
 
 
+class ChatOption(Config):
+    """Whether a chat model is asked through its template."""
+
+    chat: Literal["auto", "template", "text"] = Field(
+        "auto",
+        description="template: ask by the tokenizer's chat template; text: in plain text; auto: by "
+        "the template where there is one",
+    )
+    system: str | None = Field(
+        None,
+        min_length=1,
+        description="system prompt, for the chat template (default: the template's own)",
+    )
+
+
 class StereoSetConfig(BatchOption, ConfidenceOption, DrawsOption):
     """Settings of ``stereoset_scores``."""
 

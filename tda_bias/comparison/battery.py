@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import pandas as pd
@@ -37,20 +38,29 @@ from tda_bias.triples import comes_from_hub, load_sentence_triples, read_triples
 from tda_bias.twins import twins_in
 from tda_bias.types import CATEGORIES, InputError
 from unqover.asking import ask_questions
+from unqover.bbq.asking import bbq_scores
+from unqover.bbq.items import BBQSet
+from unqover.bbq.readers import bbq_comes_from_hub, load_bbq
+from unqover.bbq.scores import OUTCOMES, outcome_values
 from unqover.classes import load_class
-from unqover.config import AskConfig, DesignConfig
+from unqover.config import AskConfig, BBQConfig, DesignConfig
 from unqover.questions import Design, sampled_design
 from unqover.report import bias_items
 
 Preset = Literal["smoke", "full"]
 # Options that texts come from, beside --data.
 _GIVEN_AS = {
-    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "perplexity": "text",
-    "divergence": "text",
+    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "bbq": "bbq",
+    "perplexity": "text", "divergence": "text",
 }  # fmt: skip
 _QUESTIONS = {
     "mu": "UnQover: mean over subjects of their largest preference (chance is above 0)",
     "eta": "UnQover: how consistent preferences are (chance is above 0)",
+}
+_BBQ = {
+    "bbq_bias": "BBQ, ambiguous: biased person less the other, as a share of both's probability",
+    "bbq_s_AMB": "BBQ, ambiguous: biased answers less those of the other person, of all",
+    "bbq_accuracy": "BBQ, disambiguated: right answers (naming either person gets up to .5)",
 }
 _RISKS = {
     "R": "PVF: risk of pronouns over occupations",
@@ -69,6 +79,7 @@ class Amount:
     words: int | None  # occupations of PVF
     subjects: int  # of each group of UnQover
     attributes: int
+    questions: int  # of each category of BBQ
     windows: int | None  # of neutral text
     distance_windows: int | None  # the same for the divergence, which costs more
     width: int | None  # tokens of a window
@@ -83,6 +94,7 @@ PRESETS: dict[Preset, Amount] = {
         words=20,
         subjects=3,
         attributes=6,
+        questions=8,
         windows=24,
         distance_windows=6,
         width=256,
@@ -94,6 +106,7 @@ PRESETS: dict[Preset, Amount] = {
         words=None,
         subjects=6,
         attributes=12,
+        questions=200,
         windows=None,
         distance_windows=64,
         width=None,
@@ -103,7 +116,7 @@ PRESETS: dict[Preset, Amount] = {
 # The same for all, so that they are said together.
 _UNREACHABLE = (
     "neither in the cache nor could be fetched from the hub; files can be named by "
-    "TDABIAS_STEREOSET and TDABIAS_PAIRS"
+    "TDABIAS_STEREOSET, TDABIAS_PAIRS and TDABIAS_BBQ"
 )
 
 
@@ -114,6 +127,7 @@ def battery(
     sentences: str,
     crows: str | None,
     blimp: str | None,
+    bbq: str | None = None,
     text: str,
     twins: str,
     only: Sequence[str] = (),
@@ -171,6 +185,10 @@ def battery(
         "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
         "unqover": (lambda: _questions(amount, seed), False),
+        "bbq": (
+            lambda: bbq_measure(load_bbq(bbq, limit=amount.questions)),
+            bbq_comes_from_hub(bbq, "en"),
+        ),
         "perplexity": (
             lambda: perplexity_measure(**windows(amount.windows)),
             text_comes_from_hub(text),
@@ -285,6 +303,37 @@ def question_measure(design: Design) -> Measure:
             for name, about in _QUESTIONS.items()
         ],
         about={"design": design.record.model_dump(mode="json", by_alias=True)},
+        items=items,
+    )
+
+
+def bbq_measure(asked: BBQSet) -> Measure:
+    """BBQ's questions, item by item; a template is a cluster."""
+
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
+        scored = bbq_scores(model, asked, config=BBQConfig(batch_size=batch_size), **progress)
+        table = scored.items[scored.items["scoring"] == scored.items["scoring"].iloc[0]]
+        rows = []
+        for name in OUTCOMES:
+            own, value = outcome_values(table, name)
+            item = own["category"] + " " + own["id"]
+            rows.append(item_rows(name, item=item, cluster=own["cluster"], value=value))
+        return pd.concat(rows, ignore_index=True)
+
+    share = partial(Outcome, unit="share", cluster="template")
+    return Measure(
+        name="bbq",
+        outcomes=[
+            share("bbq_accuracy", "knowledge", about=_BBQ["bbq_accuracy"])
+            if name == "bbq_accuracy"
+            else share(name, "bias", about=_BBQ[name], neutral=0.0)
+            for name in OUTCOMES
+        ],
+        about={
+            "source": asked.source,
+            "revision": asked.revision,
+            "items": [f"{item.category} {item.id}" for item in asked.items],
+        },
         items=items,
     )
 

@@ -15,15 +15,18 @@ from tda_bias.comparison.measures import perplexity_measure
 from tda_bias.sources import NeutralText
 from tda_bias.types import ROLES
 from tdabias_cli.compare import CompareSettings
+from tests.support.bbq import write_rows
 from tests.support.pairs import write_lines
 from unqover.asking import ask_questions
+from unqover.bbq.asking import bbq_scores
+from unqover.bbq.readers import load_bbq
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 from unqover.questions import sampled_design
 from unqover.report import bias_report
 
 NAMES = (
-    "stereoset", "intrasentence", "crows", "winobias", "winogender", "pvf", "unqover",
+    "stereoset", "intrasentence", "crows", "winobias", "winogender", "pvf", "unqover", "bbq",
     "perplexity", "blimp", "divergence",
 )  # fmt: skip
 
@@ -33,8 +36,9 @@ def nothing_there(monkeypatch):
     def gone(*_, **__):
         raise InputError("could not be fetched")
 
-    for name in ("pairs.published", "triples", "sources"):
-        monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
+    for name in ("tda_bias.pairs.published", "tda_bias.triples", "tda_bias.sources",
+                 "unqover.bbq.readers"):  # fmt: skip
+        monkeypatch.setattr(f"{name}.hub_split", gone)
     return {
         "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,
         "text": "wikitext2", "twins": "auto", "limit": 2,
@@ -44,7 +48,7 @@ def nothing_there(monkeypatch):
 def test_what_the_hub_alone_has_is_listed_where_it_cannot_be_reached(nothing_there):
     measures, not_measured = battery("smoke", **nothing_there)
     assert {one.name for one in not_measured} == {
-        "intrasentence", "crows", "perplexity", "divergence",
+        "intrasentence", "crows", "bbq", "perplexity", "divergence",
     }  # fmt: skip
     assert all("could not be fetched" in one.reason for one in not_measured)
     assert {one.name for one in (*measures, *not_measured)} == set(NAMES)
@@ -154,3 +158,20 @@ def test_smoke_takes_its_occupations_from_the_whole_list():
     places = [every.index(word) for word in some]
     assert places == sorted(places)
     assert max(places) > 0.8 * len(every)
+
+
+def test_bbq_s_outcomes_are_those_of_its_command(nothing_there, tiny_lm, tmp_path):
+    path = write_rows(tmp_path, templates=3)
+    [measure], _ = battery("smoke", **nothing_there, only=["bbq"], bbq=str(path))
+    model = tiny_lm("gpt2", n_positions=512)
+    items = measure.items(model, batch_size=8)
+    scored = bbq_scores(model, load_bbq(str(path), limit=PRESETS["smoke"].questions))
+    assert [one.name for one in measure.outcomes] == ["bbq_bias", "bbq_s_AMB", "bbq_accuracy"]
+    for name, of in {
+        "bbq_bias": ("bias", "ambiguous"), "bbq_s_AMB": ("s_AMB", "ambiguous"),
+        "bbq_accuracy": ("accuracy", "disambiguated"),
+    }.items():  # fmt: skip
+        own = items[items["outcome"] == name]
+        assert own["value"].mean() == pytest.approx(scored.value(*of)["value"])
+        assert own["item"].is_unique
+        assert own["cluster"].nunique() == 2
