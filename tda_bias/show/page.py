@@ -71,6 +71,7 @@ class Section:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     # The interactive map of heads, as `explorer.js` reads it.
     explorer: Mapping[str, Any] | None = None
+    texts: str = ""  # HTML of texts that open one by one, from ``texts_html``
     command: str = ""  # a command line that makes the run again
     record: str = ""  # as JSON
 
@@ -100,7 +101,7 @@ def page_html(
     )
     # Nothing of the data is markup, and a third of it is as large: `readSections` in `page.js`.
     data = json.dumps(page_data(sections), ensure_ascii=False, allow_nan=False).encode()
-    text = _rendered(
+    text = rendered(
         "page.html.j2",
         title=title,
         lead=lead,
@@ -123,7 +124,7 @@ def page_html(
     return text
 
 
-def _rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: Any) -> str:
     """A template filled in; every text among the values is escaped."""
     from jinja2 import Environment, StrictUndefined
 
@@ -204,7 +205,7 @@ def audit_html(runs: Sequence[Audited]) -> str:
     records = [run.record for run in runs]
     versions = {f"{name} {v}" for record in records for name, v in record.packages.items()}
     versions |= {f"tdabias {record.tdabias}" for record in records if record.tdabias}
-    return _rendered(
+    return rendered(
         "audit.html.j2",
         runs=[_shown(run) for run in runs],
         frameworks=known["frameworks"],

@@ -43,6 +43,10 @@ COMMANDS = {
     "bbq": (
         "bbq -m WORDS --data HANDS", "--ask letter", "ask was 'text', now 'letter'", "measure",
     ),
+    "respond": (
+        "respond -m WORDS --limit 5 --samples 1 --tokens 3 --n-permutations 99",
+        "--seed 3", "seed was 0, now 3", "measure",
+    ),
     "ablation": (
         "ablate heads --top 1 --n-permutations 99", "--seed 3", "seed was 0, now 3", "percentile",
     ),
