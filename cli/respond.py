@@ -66,9 +66,15 @@ class RespondSettings(ModelOption, PlacementSettings, RespondConfig, SharedRunSe
         return given
 
     @property
+    def subject(self) -> str:
+        """What the groups are of: the category, or the file of the user's own people."""
+        own = self.persons is not None and "category" not in self.model_fields_set
+        return Path(str(self.persons)).stem if own else self.category
+
+    @property
     def folder(self) -> Path:
         """Folder of the files."""
-        return self.out or Path("runs") / folder_name(self.model) / f"respond-{self.category}"
+        return self.out or Path("runs") / folder_name(self.model) / f"respond-{self.subject}"
 
 
 def texts(settings: RespondSettings) -> Texts:
@@ -125,7 +131,7 @@ def compute(settings: RespondSettings, texts: Texts, work: Work) -> Responses:
 
     model = work.model(settings.model)
     prompts, persons = texts.items
-    with work.progress(f"{settings.model} · {settings.category}", "responses") as progress:
+    with work.progress(f"{model.name} · {settings.subject}", "responses") as progress:
         how: dict[str, Any] = {"config": part_of(settings, RespondConfig), "cache": work.cache}
         result = respond(model, prompts, persons, progress=progress, **how)
     return work.saved(result)

@@ -127,7 +127,13 @@ def asked(
         Asked(prompt, tuple(own.tolist()), tuple(tuple(of_prompt[i]) for i in own))
         for prompt, own, of_prompt in zip(prompts, four, every, strict=True)
     ]
-    model.check_length(max(len(one.ids[0]) for one in found) + config.tokens)
+    longest = max(found, key=lambda one: len(one.ids[0]))
+    n, limit = len(longest.ids[0]), model.max_tokens
+    if limit is not None and n + config.tokens > limit:
+        raise InputError(
+            f"the prompt {longest.prompt.id!r} has {n} tokens and its response up to "
+            f"{config.tokens}, `model` {model.name} takes {limit}; shorten it, or lower --tokens"
+        )
     return found
 
 
@@ -144,12 +150,16 @@ def answer_tokens(model: LanguageModel, prompt: Prompt) -> tuple[list[int], list
     for answer in prompt.choices:
         spelled = dict.fromkeys(spell(answer) for spell in _SPELLINGS)
         ids = model.token_ids([f"{space}{text}" for text in spelled for space in ("", " ")])
-        alone = {own[0] for own in ids if len(own) == 1}
-        both.append(alone or {own[0] for own in ids if own})
+        first = {own[0]: len(own) for own in ids if own} | {
+            own[0]: 1 for own in ids if len(own) == 1
+        }
+        first.pop(model.tokenizer.unk_token_id, None)
+        alone = {token for token, length in first.items() if length == 1}
+        both.append(alone or {*first})
     good, bad = both
     if not (good - bad and bad - good):
         raise InputError(
             f"the prompt {prompt.id!r}: its answers {' and '.join(prompt.choices)} begin with the "
-            f"same token of {model.name}; give others"
+            f"same token of {model.name}, or one with none; give others"
         )
     return sorted(good - bad), sorted(bad - good)

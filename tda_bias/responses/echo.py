@@ -60,11 +60,13 @@ def echo_classes(model: LanguageModel, names: Sequence[str]) -> EchoClasses:
     """Classes of tokens: single tokens of counterpart words, and the first tokens of names.
 
     Of each spelling (with a space before it, with a capital) the words make a class of their own.
-    A token is of one class only: of the names' first.
+    A token is of one class only: of the names' first. The one for unknown words is of none.
     """
+    taken = [i for i in [model.tokenizer.unk_token_id] if i is not None]
     token: list[int] = []
     of: list[int] = []
-    for number, members in enumerate(_classes(model, names, token)):
+    for number, members in enumerate(_classes(model, names, taken)):
+        taken += members
         token += members
         of += [number] * len(members)
     return EchoClasses(np.array(token, int), np.array(of, int))

@@ -65,7 +65,7 @@ class Answered:
     def log_ratio(self) -> Float[np.ndarray, "response person place"]:
         """Log-probability of a token about the response's own person less that about each."""
         own = np.take_along_axis(self.log_prob, self.whose[:, None, None], axis=1)
-        return own - self.log_prob
+        return np.asarray(own - self.log_prob)
 
     def from_to(
         self, values: Float[np.ndarray, "response person place"]
