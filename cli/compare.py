@@ -76,7 +76,8 @@ class CompareSettings(
     only: Annotated[tuple[str, ...], Several] = Field(
         (),
         description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
-        "unqover, perplexity, blimp, divergence, pairs; may be given several times",
+        "unqover, perplexity, blimp, divergence, pairs, respond (only where named: it samples); "
+        "may be given several times",
     )
     data: str = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
     pairs: str | None = Field(

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from tda_bias.config import RespondConfig
-from tda_bias.english import article
-from tda_bias.responses.persons import Person, PersonSet, load_persons, refuse_descriptions_twice
+from tda_bias.responses.persons import load_persons, people_of, refuse_descriptions_twice
 from tda_bias.responses.prompts import BUNDLED, load_prompts
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
-from tda_bias.types import MAX_COUNT, InputError
-from unqover.classes import load_class
+from tda_bias.types import MAX_COUNT
 
 from .loading import Texts, reach_hub_for
 from .run import Work
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
 
 # Prompts and samples of a first look.
 _QUICK = {"limit": 12, "samples": 2}
-_CATEGORIES = ("gender", "race", "age")
-# Ages that are neither young nor old stand in no group.
-_YOUNG, _OLD = 40, 60
 
 
 class RespondSettings(ModelOption, PlacementSettings, RespondConfig, SharedRunSettings):
@@ -86,43 +81,6 @@ def texts(settings: RespondSettings) -> Texts:
     # Other people in the same prompts are other data.
     revision = f"{prompts.record.revision} {persons.record.revision}"
     return Texts((prompts, persons), DataRecord(source=prompts.record.source, revision=revision))
-
-
-def people_of(category: str) -> PersonSet:
-    """People of a category that ships: those of ``tdabias unqover``'s classes.
-
-    Raises:
-        InputError: if there is no such category.
-    """
-    if category not in _CATEGORIES:
-        raise InputError(
-            f"`category` must be one of {', '.join(_CATEGORIES)}, or any with --persons; got "
-            f"{category!r}"
-        )
-    if category == "age":
-        persons = list(_of_ages())
-    else:
-        known = load_class("gender" if category == "gender" else "gender_race_names")
-        persons = [Person(one.name, *one.levels) for one in known.subjects]
-    names = " ".join(f"{person.group} {person.name}" for person in persons)
-    from tda_bias.sources import hash_of
-
-    return PersonSet(
-        tuple(persons), DataRecord(source=f"unqover {category}", revision=hash_of(names))
-    )
-
-
-def _of_ages() -> list[Person]:
-    known = load_class("age")
-    persons = []
-    for one in known.subjects:
-        years = int(one.name.partition("-")[0])
-        if _YOUNG < years < _OLD:
-            continue
-        group = "younger" if years <= _YOUNG else "older"
-        for noun in known.forms["singular"].nouns:
-            persons.append(Person(f"{article(one.name)} {one.name} {noun}", group, noun))
-    return persons
 
 
 def compute(settings: RespondSettings, texts: Texts, work: Work) -> Responses:

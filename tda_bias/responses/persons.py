@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
+from tda_bias.english import article
 from tda_bias.responses.prompts import SLOT, Prompt
 from tda_bias.sources import hash_of, text_of
 from tda_bias.store.files import csv_objects
 from tda_bias.store.record import DataRecord
 from tda_bias.store.settings import given_as
 from tda_bias.types import InputError
+from unqover.classes import load_class
 
 # People of each group that a prompt is about.
 OF_A_GROUP = 2
+CATEGORIES = ("gender", "race", "age")
+# Ages that are neither young nor old stand in no group.
+_YOUNG, _OLD = 40, 60
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,39 @@ class PersonSet:
     def groups(self) -> tuple[str, ...]:
         """The names of the groups, in the order in which they come."""
         return tuple(dict.fromkeys(person.group for person in self.persons))
+
+
+def people_of(category: str) -> PersonSet:
+    """People of a category that ships: those of ``tdabias unqover``'s classes.
+
+    Raises:
+        InputError: if there is no such category.
+    """
+    if category not in CATEGORIES:
+        raise InputError(
+            f"`category` must be one of {', '.join(CATEGORIES)}, or any with --persons; got "
+            f"{category!r}"
+        )
+    if category == "age":
+        persons = list(_of_ages())
+    else:
+        known = load_class("gender" if category == "gender" else "gender_race_names")
+        persons = [Person(one.name, *one.levels) for one in known.subjects]
+    names = " ".join(f"{person.group} {person.name}" for person in persons)
+    return PersonSet(
+        tuple(persons), DataRecord(source=f"unqover {category}", revision=hash_of(names))
+    )
+
+
+def _of_ages() -> Iterator[Person]:
+    known = load_class("age")
+    for one in known.subjects:
+        years = int(one.name.partition("-")[0])
+        if _YOUNG < years < _OLD:
+            continue
+        group = "younger" if years <= _YOUNG else "older"
+        for noun in known.forms["singular"].nouns:
+            yield Person(f"{article(one.name)} {one.name} {noun}", group, noun)
 
 
 def load_persons(source: str | Path) -> PersonSet:

@@ -5,8 +5,9 @@ import json
 import pandas as pd
 import pytest
 
+from tda_bias.responses.persons import people_of
 from tdabias_cli.main import run
-from tdabias_cli.respond import RespondSettings, people_of
+from tdabias_cli.respond import RespondSettings
 from tests.support.responses import MEN, WOMEN, writing_model
 
 MINE = "id,template,choices\n" + "".join(
