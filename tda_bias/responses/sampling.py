@@ -49,7 +49,7 @@ def responses(
     """
     ends = end_tokens(model)
     found: list[list[int]] = []
-    with _own_distribution(model, ends) as settings:
+    with _own_distribution(model, ends, n_tokens) as settings:
         for first in range(0, len(rows), batch_size):
             batch = torch.tensor(list(rows[first : first + batch_size]), device=model.device)
             processors = []
@@ -63,7 +63,6 @@ def responses(
                     input_ids=batch,
                     attention_mask=torch.ones_like(batch),
                     generation_config=settings,
-                    max_new_tokens=n_tokens,
                     logits_processor=processors,
                 )
             found += [_ended(row, ends) for row in written[:, batch.shape[1] :].tolist()]
@@ -83,14 +82,18 @@ def _ended(tokens: list[int], ends: Sequence[int]) -> list[int]:
 
 
 @contextmanager
-def _own_distribution(model: LanguageModel, ends: list[int]) -> Iterator[Any]:
+def _own_distribution(model: LanguageModel, ends: list[int], n_tokens: int) -> Iterator[Any]:
     """Settings of generation that change nothing, also not where they leave a value open."""
     from transformers import GenerationConfig
 
     hf_model: Any = model.hf_model
     before = hf_model.generation_config
     settings = GenerationConfig(
-        do_sample=False, num_beams=1, eos_token_id=ends or None, pad_token_id=ends[0] if ends else 0
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=n_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=ends[0] if ends else 0,
     )
     hf_model.generation_config = settings
     try:

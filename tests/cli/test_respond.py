@@ -76,6 +76,7 @@ def test_the_page_shows_responses_closed_and_says_how_to_make_the_run_again(out,
     assert '<details class="responses"><summary>Responses (8 of 48)</summary>' in html
     assert "tdabias respond --" in html
     assert "no legal verdict" in html
+    assert "2 targets: men, women" in html
 
 
 @pytest.mark.parametrize(
