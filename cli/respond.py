@@ -69,7 +69,8 @@ class RespondSettings(ModelOption, PlacementSettings, RespondConfig, SharedRunSe
     @property
     def folder(self) -> Path:
         """Folder of the files."""
-        return self.out or Path("runs") / folder_name(self.model) / f"respond-{self.subject}"
+        name = f"respond-{self.subject.replace('/', '-')}"
+        return self.out or Path("runs") / folder_name(self.model) / name
 
 
 def texts(settings: RespondSettings) -> Texts:
