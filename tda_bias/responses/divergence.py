@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
@@ -56,6 +56,7 @@ def next_token_divergences(
     logits: Float[Tensor, "person place vocabulary"],
     own: Int[Tensor, " place"],
     classes: EchoClasses,
+    inside: Bool[Tensor, " place"] | None = None,
 ) -> tuple[
     Float[Tensor, "person place"],
     Float[Tensor, "person place"],
@@ -67,6 +68,7 @@ def next_token_divergences(
         logits: At each place, about each person.
         own: Whose response a place belongs to.
         classes: Of counterpart tokens.
+        inside: Whether a place is inside a name, where all of the divergence is echo; none if None.
 
     Returns:
         The divergence, nats; the part of it within the classes; and all log-probabilities. The part
@@ -77,8 +79,9 @@ def next_token_divergences(
     places = torch.arange(len(own), device=log_p.device)
     first = log_p[own, places]
     kl = (first.exp() * (first - log_p)).sum(-1)
+    whole = torch.zeros_like(own, dtype=torch.bool) if inside is None else inside
     if not len(classes):
-        return kl, torch.zeros_like(kl), log_p
+        return kl, torch.where(whole, kl, 0.0), log_p
     token = torch.from_numpy(classes.token).to(log_p.device)
     of = torch.from_numpy(classes.of).to(log_p.device)
     members = log_p[..., token].double()
@@ -87,7 +90,7 @@ def next_token_divergences(
     first_members, first_merged = members[own, places], merged[own, places]
     of_members = (first_members.exp() * (first_members - members)).sum(-1)
     of_merged = (first_merged.exp() * (first_merged - merged)).sum(-1)
-    return kl, (of_members - of_merged).to(kl), log_p
+    return kl, torch.where(whole, kl, (of_members - of_merged).to(kl)), log_p
 
 
 class Reader:
@@ -140,11 +143,14 @@ class Reader:
             logits = self._logits(prompts, rows, kept)
             place = [(i, t) for i in batch for t in range(len(written[i]))]
             token = torch.tensor([t for row in rows for t in row], device=logits.device)
+            within = torch.tensor(
+                [one for row in rows for one in classes.inside_name(row)], device=logits.device
+            )
             whose = torch.tensor([own[i] for i, _ in place], device=logits.device)
             first = 0
             for part in self._tiles(logits):
                 inside = slice(first, first + part.shape[1])
-                found = next_token_divergences(part, whose[inside], classes)
+                found = next_token_divergences(part, whose[inside], classes, within[inside])
                 log_p = found[2]
                 chosen = log_p.gather(
                     -1, token[inside].expand(len(prompts), -1)[..., None]

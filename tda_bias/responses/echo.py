@@ -2,7 +2,8 @@
 
 "She" after a woman's name repeats what the prompt says. Tokens of such words are merged into
 classes; the divergence of next-token distributions is then that of the classes and, apart from it,
-that within them, which is the echo.
+that within them, which is the echo. Inside a name that has begun, all tokens are one class: how it
+goes on is known about its person alone.
 """
 
 from __future__ import annotations
@@ -28,14 +29,31 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class EchoClasses:
-    """Tokens that are merged, each with the number of its class."""
+    """Tokens that are merged, each with the number of its class.
+
+    ``begun`` are beginnings of names of several tokens.
+    """
 
     token: Int[np.ndarray, " token"]
     of: Int[np.ndarray, " token"]
+    begun: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         """Number of classes."""
         return int(self.of.max(initial=-1)) + 1
+
+    def inside_name(self, tokens: Sequence[int]) -> list[bool]:
+        """Whether each token comes after the beginning of a name.
+
+        Examples:
+            >>> nothing = np.array([], int)
+            >>> EchoClasses(nothing, nothing, begun=((7,), (7, 8))).inside_name([5, 7, 8, 9])
+            [False, False, True, True]
+        """
+        return [
+            any(tuple(tokens[max(0, place - len(own)) : place]) == own for own in self.begun)
+            for place in range(len(tokens))
+        ]
 
 
 def counterparts() -> list[tuple[str, ...]]:
@@ -60,6 +78,7 @@ def echo_classes(model: LanguageModel, names: Sequence[str]) -> EchoClasses:
     """Classes of tokens: single tokens of counterpart words, and the first tokens of names.
 
     Of each spelling (with a space before it, with a capital) the words make a class of their own.
+    Beginnings of names are those of names that are several tokens, with a space before or without.
     A token is of one class only: of the names' first. The one for unknown words is of none.
     """
     taken = [i for i in [model.tokenizer.unk_token_id] if i is not None]
@@ -69,15 +88,22 @@ def echo_classes(model: LanguageModel, names: Sequence[str]) -> EchoClasses:
         taken += members
         token += members
         of += [number] * len(members)
-    return EchoClasses(np.array(token, int), np.array(of, int))
+    spelled = model.token_ids([f"{space}{name}" for space in ("", " ") for name in _called(names)])
+    begun = {tuple(ids[:length]) for ids in spelled for length in range(1, len(ids))}
+    return EchoClasses(np.array(token, int), np.array(of, int), tuple(sorted(begun)))
+
+
+def _called(names: Sequence[str]) -> list[str]:
+    """Names as a response repeats them: of a description, what follows its article."""
+    return [name.partition(" ")[2] if name[:1].islower() else name for name in names]
 
 
 def _classes(model: LanguageModel, names: Sequence[str], taken: list[int]) -> Iterator[list[int]]:
     """Tokens of each class, without those that are ``taken`` already."""
-    # Of a description, what follows its article.
-    called = [name.partition(" ")[2] if name[:1].islower() else name for name in names]
     for space in ("", " "):
-        first = [ids[0] for ids in model.token_ids([f"{space}{name}" for name in called]) if ids]
+        first = [
+            ids[0] for ids in model.token_ids([f"{space}{name}" for name in _called(names)]) if ids
+        ]
         yield from _of_several(first, taken)
     spelled = [
         [f"{space}{spell(word)}" for word in words]

@@ -136,7 +136,7 @@ class _PromptReader:
 
     def _depends_on(self) -> Mapping[str, Any]:
         classes = self.classes
-        merged = (classes.token.tolist(), classes.of.tolist())
+        merged = (classes.token.tolist(), classes.of.tolist(), classes.begun)
         return {"prompts": texts_hash([self.asked.ids, merged, self.answers or ()])}
 
     def _read(self, progress: Progress) -> Arrays:

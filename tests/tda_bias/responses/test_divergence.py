@@ -52,6 +52,29 @@ def test_the_divergence_is_the_defined_sum_and_parts_into_merged_classes_and_ech
     assert (kl - echo >= -1e-6).all()
 
 
+def test_inside_a_name_all_is_echo_and_elsewhere_nothing_changes():
+    torch.manual_seed(0)
+    logits, own = torch.randn(4, 5, 8) * 2, torch.tensor([0, 1, 1, 3, 2])
+    inside = torch.tensor([False, True, False, False, True])
+    kl, echo, _ = next_token_divergences(logits, own, CLASSES, inside)
+    _, before, _ = next_token_divergences(logits, own, CLASSES)
+    assert torch.equal(echo[:, inside], kl[:, inside])
+    assert torch.equal(echo[:, ~inside], before[:, ~inside])
+
+
+def test_names_of_several_tokens_have_beginnings_and_what_follows_one_is_inside(tiny_lm):
+    model = tiny_lm()  # which spells names letter by letter
+    classes = echo_classes(model, ["Ann", "Bob", "Cy", "Di"])
+    ids = model.token_ids([" Ann said"])[0]
+    pieces = model.tokenizer.convert_ids_to_tokens(ids)
+    name = len(model.token_ids([" Ann"])[0])
+    assert name > 1
+    inside = classes.inside_name(ids)
+    assert inside[:name] == [False, *[True] * (name - 1)], pieces
+    assert not any(inside[name:])
+    assert (model.token_ids(["Ann"])[0][0],) in classes.begun
+
+
 def test_without_classes_there_is_no_echo():
     kl, echo, _ = next_token_divergences(
         torch.randn(2, 3, 5), torch.tensor([0, 1, 0]), EchoClasses(np.array([], int),
