@@ -136,8 +136,9 @@ class _PromptReader:
 
     def _depends_on(self) -> Mapping[str, Any]:
         classes = self.classes
-        merged = (classes.token.tolist(), classes.of.tolist(), classes.begun)
-        return {"prompts": texts_hash([self.asked.ids, merged, self.answers or ()])}
+        merged = (classes.token.tolist(), classes.of.tolist())
+        said = [self.asked.ids, merged, classes.begun, self.answers or ()]
+        return {"prompts": texts_hash(said)}
 
     def _read(self, progress: Progress) -> Arrays:
         ids, whose, config = self.asked.ids, self.whose, self.config
