@@ -13,6 +13,8 @@ Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
 _HARDLY = 0.5
 _ALPHA = 0.05
+# People who stand in more prompts than this on average are few.
+_OFTEN = 4
 
 
 def respond_finding(result: Responses) -> Finding:
@@ -105,11 +107,21 @@ def _controls(result: Responses) -> Iterator[str]:
         f"Echo (pronouns, gendered words, the names themselves): {echo['value']:+.2f} nats per "
         f"response; with it the effect is {both['value']:+.2f}."
     )
+    yield _people(result)
     if not result.record.greedy:
         yield (
             f"The same from sampled log-ratios: {sampled['value']:+.2f} nats "
             f"({interval_text(sampled['low'], sampled['high'])})."
         )
+
+
+def _people(result: Responses) -> str:
+    """How many people stand in prompts: of few, the result holds for these."""
+    used = result.responses.groupby("person")["prompt"].nunique()
+    said = f"{len(used)} of {counted(result.record.people, 'person', 'people')} stand in prompts"
+    if used.mean() > _OFTEN:
+        return f"Only {said}, each in {used.mean():.0f} on average: the result holds for these few."
+    return f"{said}, each in {used.max()} at most."
 
 
 def _power(result: Responses) -> str:

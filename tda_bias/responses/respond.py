@@ -219,6 +219,7 @@ def _collected(
             model=model_record(model, weights=model.weight_hash()),
             data=prompts.record,
             persons=SourceOfRun(source=persons.record.source, revision=persons.record.revision),
+            people=len(persons.persons),
             groups=persons.groups,
             prompts=len(readers),
             samples=1 if config.greedy else config.samples,

@@ -29,6 +29,7 @@ class RespondRecord(RunRecord):
 
     Attributes:
         persons: Where the people were read.
+        people: How many there are to draw from.
         groups: The first group, and the second, as tables call them.
         prompts: How many there are.
         samples: Responses for each prompt and person.
@@ -42,6 +43,7 @@ class RespondRecord(RunRecord):
 
     command: str = "respond"
     persons: SourceOfRun
+    people: int
     groups: tuple[str, str]
     prompts: int
     samples: int

@@ -1,5 +1,6 @@
 """``respond`` on tiny models: nothing where nothing depends on the person; a planted group."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -61,6 +62,15 @@ def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equa
     assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-5)
     assert "The group (female or male) brings +" in said(result)
     assert "nats per response is found four times out of five" in said(result, "power")
+
+
+def test_few_people_are_said_to_be_few(planted):
+    _, result = planted
+    assert "20 of 20 people stand in prompts, each in 2 at most." in said(result, "control")
+    same = result.responses.assign(person=[f"{i % 4}" for i in range(len(result.responses))])
+    few = replace(result, responses=same)
+    assert "Only 4 of 20 people stand in prompts, each in" in said(few, "control")
+    assert "the result holds for these few" in said(few, "control")
 
 
 def test_what_a_run_says_follows_from_its_responses(planted):
