@@ -51,6 +51,13 @@ class Along:
     log_prob: Float[np.ndarray, "response person place"]
     expected: Float[np.ndarray, "person vocabulary"]
 
+    @classmethod
+    def empty(cls, responses: int, people: int, places: int, vocabulary: int) -> Along:
+        """Nothing read yet."""
+        shape = (responses, people, places)
+        kl, echo, log_prob = (np.full(shape, np.nan, np.float32) for _ in range(3))
+        return cls(kl, echo, log_prob, np.zeros((people, vocabulary)))
+
 
 def next_token_divergences(
     logits: Float[Tensor, "person place vocabulary"],
@@ -132,39 +139,49 @@ class Reader:
         """
         longest = max(map(len, written))
         vocabulary = int(self._model.hf_model.config.get_text_config().vocab_size)
-        shape = (len(written), len(prompts), longest)
-        kl, echo, log_prob = (np.full(shape, np.nan, np.float32) for _ in range(3))
-        expected = np.zeros((len(prompts), vocabulary))
+        along = Along.empty(len(written), len(prompts), longest, vocabulary)
         fit = LOGITS // (len(prompts) * longest * vocabulary)
         most = max(1, min(self._batch_size // len(prompts), fit))
         kept, done = self._kept(prompts), 0
         for batch in batches_of_similar_width([len(row) for row in written], most):
-            rows = [written[i] for i in batch]
-            logits = self._logits(prompts, rows, kept)
-            place = [(i, t) for i in batch for t in range(len(written[i]))]
-            token = torch.tensor([t for row in rows for t in row], device=logits.device)
-            within = torch.tensor(
-                [one for row in rows for one in classes.inside_name(row)], device=logits.device
-            )
-            whose = torch.tensor([own[i] for i, _ in place], device=logits.device)
-            first = 0
-            for part in self._tiles(logits):
-                inside = slice(first, first + part.shape[1])
-                found = next_token_divergences(part, whose[inside], classes, within[inside])
-                log_p = found[2]
-                chosen = log_p.gather(
-                    -1, token[inside].expand(len(prompts), -1)[..., None]
-                ).squeeze(-1)
-                of, at = np.array(place[inside]).T
-                for target, values in ((kl, found[0]), (echo, found[1]), (log_prob, chosen)):
-                    target[of, :, at] = values.T.float().cpu().numpy()
-                expected += log_p.exp().sum(1).double().cpu().numpy()
-                first += part.shape[1]
+            logits = self._logits(prompts, [written[i] for i in batch], kept)
+            self._put(along, logits, batch, written, own, classes)
             done += len(batch)
             progress(done, len(written))
-        real = np.arange(longest) < np.array([len(row) for row in written])[:, None]
-        refuse_undefined(self._model, (kl[i][:, real[i]] for i in range(len(written))))
-        return Along(kl, echo, log_prob, expected)
+        read = (along.kl[i, :, : len(row)] for i, row in enumerate(written))
+        refuse_undefined(self._model, read)
+        return along
+
+    def _put(
+        self,
+        along: Along,
+        logits: Float[Tensor, "person place vocabulary"],
+        batch: Sequence[int],
+        written: Sequence[Sequence[int]],
+        own: Sequence[int],
+        classes: EchoClasses,
+    ) -> None:
+        """Put what a batch of responses gives where it belongs."""
+        place = np.array([(i, t) for i in batch for t in range(len(written[i]))])
+        token, whose, inside = (
+            torch.tensor(values, device=logits.device)
+            for values in (
+                [token for i in batch for token in written[i]],
+                [own[i] for i in place[:, 0]],
+                [one for i in batch for one in classes.inside_name(written[i])],
+            )
+        )
+        first = 0
+        for part in self._tiles(logits):
+            now = slice(first, first + part.shape[1])
+            kl, echo, log_p = next_token_divergences(part, whose[now], classes, inside[now])
+            said = token[now].expand(len(part), -1)[..., None]
+            chosen = log_p.gather(-1, said).squeeze(-1)
+            of, at = place[now].T
+            for target, values in ((along.kl, kl), (along.echo, echo), (along.log_prob, chosen)):
+                target[of, :, at] = values.T.float().cpu().numpy()
+            along.expected[:] += log_p.exp().sum(1).double().cpu().numpy()
+            first += part.shape[1]
 
     def first_log_probs(
         self, prompts: Sequence[Sequence[int]]
