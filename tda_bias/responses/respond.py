@@ -57,10 +57,11 @@ def respond(
     """
     config = config or RespondConfig()
     model.require_language_head()
-    if model.kind != "causal":
+    hf_model: Any = model.hf_model
+    if model.kind != "causal" or not hf_model.can_generate():
         raise InputError(
-            f"`model` {model.name} is a {model.kind} model; responses are sampled from causal "
-            "language models"
+            f"`model` {model.name} is a {model.kind} model ({model.architecture}); responses are "
+            "sampled from causal language models that transformers can generate with"
         )
     every = asked(model, prompts.prompts, persons, config)
     answers = {
