@@ -78,7 +78,8 @@ class CompareSettings(
     only: Annotated[tuple[str, ...], Several] = Field(
         (),
         description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
-        "unqover, bbq, perplexity, blimp, divergence, pairs; may be given several times",
+        "unqover, bbq, perplexity, blimp, divergence, pairs, respond (where named: it samples); "
+        "may be given several times",
     )
     data: str = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
     pairs: str | None = Field(

@@ -253,7 +253,9 @@ def _printed(run: Run) -> list[Any]:
 def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
     """A run as an audit lists it, with the groups that the first table with groups names."""
     whom = ""
-    for name in ("groups.csv", "items.parquet", "by_subject.csv", "conditions.csv"):
+    for name in (
+        "groups.csv", "items.parquet", "by_subject.csv", "conditions.csv", "responses.parquet",
+    ):  # fmt: skip
         if run.has(name) and "group" in (table := run.table(name)):
             groups = sorted(set(table["group"].astype(str)) - {"all"})
             whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"

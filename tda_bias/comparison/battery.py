@@ -29,10 +29,15 @@ from tda_bias.comparison.measures import (
 )
 from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
+from tda_bias.config import RespondConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.responses.persons import PersonSet, people_of
+from tda_bias.responses.prompts import PromptSet, load_prompts
+from tda_bias.responses.respond import respond
 from tda_bias.sources import UnreachableError, load_neutral_text, text_comes_from_hub
+from tda_bias.store.identity import identity
 from tda_bias.store.settings import given_as
 from tda_bias.triples import comes_from_hub, load_sentence_triples, read_triples
 from tda_bias.twins import twins_in
@@ -83,6 +88,8 @@ class Amount:
     windows: int | None  # of neutral text
     distance_windows: int | None  # the same for the divergence, which costs more
     width: int | None  # tokens of a window
+    prompts: int | None  # of respond
+    responses: int  # for each prompt and person
 
 
 PRESETS: dict[Preset, Amount] = {
@@ -98,6 +105,8 @@ PRESETS: dict[Preset, Amount] = {
         windows=24,
         distance_windows=6,
         width=256,
+        prompts=12,
+        responses=2,
     ),
     "full": Amount(
         category="all",
@@ -110,9 +119,13 @@ PRESETS: dict[Preset, Amount] = {
         windows=None,
         distance_windows=64,
         width=None,
+        prompts=None,
+        responses=4,
     ),
 }
 
+# What samples anew takes long, and is measured where it is named.
+_WHERE_NAMED = frozenset({"respond"})
 # The same for all, so that they are said together.
 _UNREACHABLE = (
     "neither in the cache nor could be fetched from the hub; files can be named by "
@@ -198,13 +211,15 @@ def battery(
             lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
         ),
+        "respond": (lambda: _responses(amount, seed), False),
     }
     if pairs is not None:
         makers["pairs"] = (lambda: own_pairs(pairs), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
-    asked = {name: maker for name, maker in makers.items() if not only or name in only}
+    named = only or [name for name in makers if name not in _WHERE_NAMED]
+    asked = {name: maker for name, maker in makers.items() if name in named}
     if pairs in SETS and "pairs" in asked:
         asked.pop(pairs, None)  # the preset's pairs are among them
     measures, not_measured = _made(asked)
@@ -338,6 +353,30 @@ def bbq_measure(asked: BBQSet) -> Measure:
     )
 
 
+def response_measure(prompts: PromptSet, persons: PersonSet, config: RespondConfig) -> Measure:
+    """What the group brings to sampled responses beyond the person, prompt by prompt."""
+
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
+        own = config.model_copy(update={"batch_size": batch_size})
+        found = respond(model, prompts, persons, config=own, **progress)
+        return _rows_of(found.prompts, "id", {"effect": "respond"})
+
+    about = "responses: divergence of twins minus placebos, without echo"
+    return Measure(
+        name="respond",
+        outcomes=[
+            Outcome("respond", "bias", "nats", about, neutral=0.0, primary=True, cluster="prompt")
+        ],
+        about={
+            "prompts": prompts.record.revision,
+            "ids": [prompt.id for prompt in prompts.prompts],
+            "persons": persons.record.revision,
+            "settings": identity(config),
+        },
+        items=items,
+    )
+
+
 def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(
         [
@@ -355,6 +394,11 @@ def _risk(amount: Amount) -> Measure:
         step = max(1, len(words.words) // amount.words)
         words = replace(words, words=words.words[::step][: amount.words])
     return risk_measure(words, load_templates("gender"), load_classes("pronouns"))
+
+
+def _responses(amount: Amount, seed: int) -> Measure:
+    config = RespondConfig(samples=amount.responses, seed=seed)
+    return response_measure(load_prompts(limit=amount.prompts), people_of("gender"), config)
 
 
 def _questions(amount: Amount, seed: int) -> Measure:

@@ -10,13 +10,23 @@ from pvf.reading import score_preferences
 from pvf.report import risk_report
 from pvf.words import Template, WordClasses, WordList
 from tda_bias import InputError
-from tda_bias.comparison.battery import PRESETS, _questions, _risk, battery, risk_measure
+from tda_bias.comparison.battery import (
+    PRESETS,
+    _questions,
+    _risk,
+    battery,
+    response_measure,
+    risk_measure,
+)
 from tda_bias.comparison.measures import perplexity_measure
+from tda_bias.config import RespondConfig
+from tda_bias.responses.respond import respond
 from tda_bias.sources import NeutralText
 from tda_bias.types import ROLES
 from tdabias_cli.compare import CompareSettings
 from tests.support.bbq import write_rows
 from tests.support.pairs import write_lines
+from tests.support.responses import some_people, some_prompts, writing_model
 from unqover.asking import ask_questions
 from unqover.bbq.asking import bbq_scores
 from unqover.bbq.readers import load_bbq
@@ -113,8 +123,9 @@ def test_target_effects_of_texts_without_twins_are_listed(nothing_there):
 
 def test_every_measure_is_named_in_the_help_of_only(nothing_there):
     said = CompareSettings.model_fields["only"].description
-    assert all(name in said for name in NAMES)
-    with pytest.raises(InputError, match=f"`only` must be among {', '.join(NAMES)}; got 'x'"):
+    known = [*NAMES, "respond"]
+    assert all(name in said for name in known)
+    with pytest.raises(InputError, match=f"must be among {', '.join(known)}; got 'x'"):
         battery("smoke", **nothing_there, only=["x"])
 
 
@@ -124,6 +135,20 @@ def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing
     for measure in (perplexity_measure(text), questions):
         with pytest.raises(InputError, match="causal and masked|causal or masked"):
             measure.items(model, batch_size=8)
+
+
+def test_responses_are_compared_only_where_they_are_named_prompt_by_prompt(nothing_there):
+    assert "respond" not in [measure.name for measure in battery("smoke", **nothing_there)[0]]
+    (asked,), _ = battery("smoke", **nothing_there, only=["respond"])
+    assert len(asked.about["ids"]) == 12
+    assert asked.about["settings"]["samples"] == PRESETS["smoke"].responses
+    config = RespondConfig(samples=1, tokens=4)
+    measure = response_measure(some_prompts(3, 0), some_people(), config)
+    model = writing_model(by_group=True)
+    items = measure.items(model, batch_size=8)
+    found = respond(model, some_prompts(3, 0), some_people(), config=config)
+    assert items["cluster"].tolist() == found.prompts["id"].tolist()
+    assert items["value"].tolist() == pytest.approx(found.prompts["effect"].tolist())
 
 
 def test_risk_is_that_of_the_report(tiny_lm):
