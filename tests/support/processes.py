@@ -22,7 +22,7 @@ class Workers:
         self.cluster = LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=50,
             env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", _ENDED: str(folder)},
