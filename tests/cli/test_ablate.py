@@ -190,14 +190,18 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     for text in (
         "changes the bias in ambiguous questions of BBQ from", "BBQ: s_AMB",
         "8 items of BBQ in 2 templates", "the unchanged model answers a share of",
-        "size of the effect on the bias in BBQ", "first order, bbq_bias",
+        "size of the effect on the bias in BBQ", "bbq_bias",
     ):  # fmt: skip
         assert text in printed
     found = AblationStudy.load(tmp_path / "of_run")
     assert found.outcomes == ["bbq_bias"]
     scores = BBQScores.load(tmp_path / "bbq")
-    measured = scores.value("bias", "ambiguous")["value"]
-    assert found.record.base["bbq_bias"] == pytest.approx(measured, abs=1e-5)
+    for name, (measure, condition) in {
+        "bbq_bias": ("bias", "ambiguous"), "bbq_s_AMB": ("s_AMB", "ambiguous"),
+        "bbq_accuracy": ("accuracy", "disambiguated"),
+    }.items():  # fmt: skip
+        measured = scores.value(measure, condition)["value"]
+        assert found.record.base[name] == pytest.approx(measured, abs=1e-5)
     assert found.heads["effect_bbq_bias"].notna().all()
     assert found.heads["exact_bbq_bias"].notna().sum() == 3 * found.record.top
     assert str(data) in {one.source for one in found.record.sources}
