@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from tda_bias.config import ARunEach, BatchOption, CurveConfig, StudyConfig
+from tda_bias.config import ARunEach, BatchOption, CurveConfig, StudyConfig, WithCommas
 from tda_bias.show.terminal import say
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.store.identity import Changes, identity
 from tda_bias.store.settings import given_as
 from tda_bias.twins.told_apart import told_apart
-from tda_bias.types import MAX_COUNT, Ablation, InputError, OutcomeName, Precision, RankBy
+from tda_bias.types import (
+    MAX_COUNT,
+    Ablation,
+    CurveRanking,
+    InputError,
+    OutcomeName,
+    Precision,
+)
 
 from .loading import (
     Texts,
@@ -41,13 +49,15 @@ if TYPE_CHECKING:
     from pvf.report import RiskReport
     from tda_bias.ablation.ablator import Ablator
     from tda_bias.ablation.prune_curve import PruneCurve
+    from tda_bias.ablation.readings import Outcome
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
+    from tda_bias.models.load import LanguageModel
+    from unqover.bbq.items import BBQSet
+    from unqover.config import BBQConfig
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf")
+_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf", "bbq")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
-_RANKINGS = (*get_args(RankBy), "importance", "effect")
-_OUTCOMES = get_args(OutcomeName)
 
 
 class AblateSettings(
@@ -70,23 +80,32 @@ class AblateSettings(
         None, description="which category, of a run with several; several with commas, a run each"
     )
     ablation: Ablation = Field("mean", description="an ablated head writes its mean, or nothing")
-    outcome: Annotated[str, Changes.TABLES] = Field(
-        "beta,log_odds",
+    outcome: Annotated[tuple[OutcomeName, ...], WithCommas, Changes.TABLES] = Field(
+        ("beta", "log_odds"),
+        min_length=1,
         description="what is measured, with commas: beta (where there are twins), log_odds, pvf "
-        "(R, R_p and R_v of words)",
+        "(R, R_p and R_v of words), bbq (bias in BBQ's ambiguous questions; with --limit so many "
+        "items of each category)",
     )
     pvf: Path | None = Field(
         None,
         description="with --outcome pvf: folder that `tdabias pvf` wrote, whose words, templates "
         "and classes are read (default: he and she for 120 occupations)",
     )
+    bbq: str | None = Field(
+        None,
+        description="with --outcome bbq: folder that `tdabias bbq` wrote, whose items are asked as "
+        "there; or BBQ's own file or folder, or hub (default: what TDABIAS_BBQ names, else the "
+        "hub)",
+    )
     curve: bool = Field(
         False,
         description="ablate 1, 2, 4, ... heads by rankings: how much bias remains, at what cost in "
         "perplexity",
     )
-    rank_by: str = Field(
-        "evidence,importance,effect",
+    rank_by: Annotated[tuple[CurveRanking, ...], WithCommas] = Field(
+        ("evidence", "importance", "effect"),
+        min_length=1,
         description="with --curve: rankings, with commas: maps of the run (evidence, location, "
         "relative, metric, statistic), importance, effect; random orders are always drawn",
     )
@@ -109,27 +128,6 @@ class AblateSettings(
         None, description="folder for the files (default: RUN/ablate, RUN/ablate-curve)"
     )
 
-    @field_validator("rank_by")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        names = [name.strip() for name in value.split(",")]
-        if set(names) - {*_RANKINGS}:
-            raise ValueError(f"must name rankings among {', '.join(_RANKINGS)}; got {value!r}")
-        return ",".join(names)
-
-    @field_validator("outcome")
-    @classmethod
-    def _known_outcomes(cls, value: str) -> str:
-        names = [name.strip() for name in value.split(",")]
-        if set(names) - {*_OUTCOMES}:
-            raise ValueError(f"must name outcomes among {', '.join(_OUTCOMES)}; got {value!r}")
-        return ",".join(dict.fromkeys(names))
-
-    @property
-    def outcomes(self) -> frozenset[str]:
-        """The outcomes, each once."""
-        return frozenset(self.outcome.split(","))
-
     @property
     def by_content(self) -> frozenset[str]:
         """The run of words, wherever it is."""
@@ -142,8 +140,10 @@ class AblateSettings(
             if name in self.model_fields_set and getattr(self, name) != by_default:
                 only = "without" if self.curve else "with"
                 raise ValueError(f"`{name}` goes {only} --curve")
-        if self.pvf is not None and "pvf" not in self.outcomes:
+        if self.pvf is not None and "pvf" not in self.outcome:
             raise ValueError("`pvf` is a run whose words are read with --outcome pvf; give both")
+        if self.bbq is not None and "bbq" not in self.outcome:
+            raise ValueError("`bbq` is where items are read with --outcome bbq; give both")
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
@@ -172,6 +172,7 @@ class Asked:
     category: str
     texts: Texts
     words: RiskReport | None = None  # of the run of pvf that is named
+    questions: tuple[BBQSet, BBQConfig] | None = None  # of BBQ, and how they are asked
 
     def identity(self, settings: AblateSettings, config: BaseModel) -> dict[str, Any]:
         """The settings that must be unchanged for parts on disk to be reused."""
@@ -195,11 +196,11 @@ def asked(settings: AblateSettings) -> Asked:
     category = category_of(heads, settings.category)
     if settings.curve:
         reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
-    words = _words(settings, heads)
+    words, questions = _words(settings, heads), _questions(settings, heads)
     texts = triples_of_run(heads.record, category, settings)
-    if "outcome" in settings.model_fields_set and "beta" in settings.outcomes:
+    if "outcome" in settings.model_fields_set and "beta" in settings.outcome:
         refuse_without_twins(texts)
-    return Asked(heads, category, texts, words)
+    return Asked(heads, category, texts, words, questions)
 
 
 def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
@@ -213,6 +214,24 @@ def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
     report = load_report(settings.pvf)
     same_model(heads.record, report.preferences.record)
     return report
+
+
+def _questions(settings: AblateSettings, heads: HeadBias) -> tuple[BBQSet, BBQConfig] | None:
+    """The items of BBQ and how they are asked, where they are an outcome."""
+    if settings.curve or "bbq" not in settings.outcome:
+        return None
+
+    from unqover.bbq.readers import bbq_comes_from_hub, load_bbq
+    from unqover.bbq.result import BBQScores
+    from unqover.config import BBQConfig
+
+    how: dict[str, Any] = {"batch_size": settings.batch_size}
+    if settings.bbq is not None and (Path(settings.bbq) / "run.json").is_file():
+        run = BBQScores.load(Path(settings.bbq))
+        return run.asked_again(), run.config.model_copy(update=how)
+    reach_hub_for(heads.record.model.name, also=bbq_comes_from_hub(settings.bbq, "en"))
+    with given_as("bbq"):
+        return load_bbq(settings.bbq, limit=settings.limit), BBQConfig(**how)
 
 
 def refuse_without_twins(texts: Texts) -> None:
@@ -231,7 +250,7 @@ def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     record, texts = asked.heads.record, asked.texts
     model = work.model(model_of(record, settings.model), dtype=record.model.dtype)
     refuse_other_weights(model, record)
-    twins = texts.twins if settings.curve or "beta" in settings.outcomes else None
+    twins = texts.twins if settings.curve or "beta" in settings.outcome else None
     told = told_apart(model.token_ids, texts.items, twins)
     read = [text for triple in told.triples for text in triple.texts()]
     for remark in told.remarks + model.special_remarks(read):
@@ -251,13 +270,9 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
     ablator = _ablator(settings, asked, work)
 
     from tda_bias.ablation.study import ablation_study
-    from tda_bias.ablation.word_outcome import WordRisk, WordsAsked
     from tda_bias.plots.behaviour import ablation_figure
 
-    outcomes = []
-    if "pvf" in settings.outcomes:
-        words = WordsAsked.published() if asked.words is None else WordsAsked.of(asked.words)
-        outcomes = [WordRisk(ablator.model, words, batch_size=settings.batch_size)]
+    outcomes = list(_outcomes(settings, asked, ablator.model))
     config = part_of(settings, StudyConfig)
     title = f"{asked.heads.record.model.name} · {asked.category}"
     with work.progress(title, "tokens") as progress:
@@ -265,7 +280,7 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
             ablator,
             asked.heads,
             category=asked.category,
-            triples=bool(settings.outcomes & {"beta", "log_odds"}),
+            triples=not {"beta", "log_odds"}.isdisjoint(settings.outcome),
             outcomes=outcomes,
             config=config,
             cache=work.cache(asked.identity(settings, config)),
@@ -277,8 +292,22 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
         figures=figures,
         run=str(settings.run),
         pvf=settings.pvf and str(settings.pvf),
+        bbq=asked.questions and asked.questions[0].record,
         **asked.about,
     )
+
+
+def _outcomes(settings: AblateSettings, asked: Asked, model: LanguageModel) -> Iterator[Outcome]:
+    """What is measured beside triples."""
+    from tda_bias.ablation.bbq_outcome import BBQBias
+    from tda_bias.ablation.word_outcome import WordRisk, WordsAsked
+
+    if "pvf" in settings.outcome:
+        words = WordsAsked.published() if asked.words is None else WordsAsked.of(asked.words)
+        yield WordRisk(model, words, batch_size=settings.batch_size)
+    if asked.questions is not None:
+        items, config = asked.questions
+        yield BBQBias(model, items, config=config)
 
 
 def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
@@ -299,7 +328,7 @@ def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:
     windows = text_windows(
         model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
     )
-    names, config = settings.rank_by.split(","), part_of(settings, CurveConfig)
+    names, config = list(settings.rank_by), part_of(settings, CurveConfig)
     neutral = {"rankings": names, "windows": settings.windows, "width": settings.width}
     with work.progress(f"{model.name} · {category}", "tokens") as progress:
         result = prune_curve(

@@ -153,6 +153,21 @@ PANELS = {
                 less="all but 60 items",
             ),
         ),
+        Spec(
+            "respond",
+            "Sample what a model writes about people of two groups, and measure what the group "
+            "changes.",
+            settings=".respond:RespondSettings",
+            example="tdabias respond --model smollm2-135m --category gender --quick",
+            forms={
+                "respond": Form(
+                    texts=".respond:texts",
+                    compute=".respond:compute",
+                    load="tda_bias.responses.result:Responses.load",
+                    shown="tda_bias.responses.shown:shown",
+                )
+            },
+        ),
     ),
     "Test": (
         Spec(

@@ -17,6 +17,7 @@ from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import InputError, RankBy
+from unqover.bbq.readers import bbq_comes_from_hub
 
 from .loading import Texts, language_model, reach_hub_for
 from .options import Positional
@@ -77,7 +78,8 @@ class CompareSettings(
     only: Annotated[tuple[str, ...], Several] = Field(
         (),
         description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
-        "unqover, perplexity, blimp, divergence, pairs; may be given several times",
+        "unqover, bbq, perplexity, blimp, divergence, pairs, respond (where named: it samples); "
+        "may be given several times",
     )
     data: str = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
     pairs: str | None = Field(
@@ -93,6 +95,11 @@ class CompareSettings(
     )
     blimp: str | None = Field(
         None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
+    )
+    bbq: str | None = Field(
+        None,
+        description="BBQ: hub, or its file or folder (default: what TDABIAS_BBQ names, else the "
+        "hub)",
     )
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this target of the triples (held-out ones); several times"
@@ -220,6 +227,7 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
         or comes_from_hub(settings.sentences, "intrasentence")
         or set_comes_from_hub("crows", settings.crows)
         or set_comes_from_hub("blimp", settings.blimp)
+        or bbq_comes_from_hub(settings.bbq, "en")
         or text_comes_from_hub(settings.text)
     )
     names = (settings.before, settings.after, *settings.replicate)
@@ -232,7 +240,7 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
     from tda_bias.plots.figures import plot_comparison
     from tda_bias.show.figures import print_style
 
-    sources = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
+    sources = {"data", "pairs", "category", "sentences", "crows", "blimp", "bbq", "text", "twins"}
     options = settings.model_dump(include={"preset", "only", *sources, "limit", "seed"})
     measures, not_measured = battery(**options, groups=settings.group)
     for line in not_measured_lines(not_measured):

@@ -116,9 +116,17 @@ class Names:
 
     def finding(self, found: Finding) -> Finding:
         """A finding with these names; commands keep the models' own."""
-        parts = ("result", "control", "power", "details")
-        lines = {part: [self.said(line) for line in getattr(found, part)] for part in parts}
-        return replace(found, **lines)
+
+        def said(lines: Sequence[str]) -> list[str]:
+            return [self.said(line) for line in lines]
+
+        return replace(
+            found,
+            result=said(found.result),
+            control=said(found.control),
+            power=said(found.power),
+            details=said(found.details),
+        )
 
 
 def _after(run: Run) -> str | None:
@@ -245,7 +253,9 @@ def _printed(run: Run) -> list[Any]:
 def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
     """A run as an audit lists it, with the groups that the first table with groups names."""
     whom = ""
-    for name in ("groups.csv", "items.parquet", "by_subject.csv", "conditions.csv"):
+    for name in (
+        "groups.csv", "items.parquet", "by_subject.csv", "conditions.csv", "responses.parquet",
+    ):  # fmt: skip
         if run.has(name) and "group" in (table := run.table(name)):
             groups = sorted(set(table["group"].astype(str)) - {"all"})
             whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WIDTH = 1000  # pixels
 RUNS = "runs/smollm2-135m"
-# The run that the page of `tdabias ablate` shows, which takes minutes to make.
-CURVE = f"{RUNS}/gender/ablate-curve"
+# Runs that the pages of `tdabias ablate` and `bbq` show, which take minutes to make.
+CURVE, BBQ = f"{RUNS}/gender/ablate-curve", f"{RUNS}/bbq-religion"
 COMMANDS = (
     "heads --model smollm2-135m --category all --data starter",
     "heads --model minilm-l6 --category all --data starter",
@@ -64,6 +64,7 @@ FOLDERS = (
     f"{RUNS}/pvf-targets",
     f"{RUNS}/unqover-gender_race",
     CURVE,
+    BBQ,
     f"{RUNS}/debias-gender",
     "runs/edited/compare",
     "runs/edited/compare-heads",
@@ -121,7 +122,8 @@ def stored(source: Path, target: Path) -> None:
 def main(folder: Path) -> None:
     """All pictures and the page."""
     (folder / "targets.txt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
-    shutil.copytree(ROOT / "tests/golden/pages" / CURVE, folder / CURVE, dirs_exist_ok=True)
+    for made in (CURVE, BBQ):
+        shutil.copytree(ROOT / "tests/golden/pages" / made, folder / made, dirs_exist_ok=True)
     if not (folder / "edited").exists():
         run(EDIT, folder)
     for layers in SIZES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,13 @@ def _power(null: float, low: float, high: float) -> str:
     )
 
 
+def _leaning(classes: Sequence[str], s: pd.Series[float]) -> str:
+    """How many words lean to each of two classes, from their stereotypes for the first."""
+    first, second, neither = (int((np.sign(s) == sign).sum()) for sign in (1, -1, 0))
+    said = f"{first} of {counted(len(s), 'word')} lean to {classes[0]}, {second} to {classes[1]}"
+    return f"{said}, {neither} to neither." if neither else f"{said}."
+
+
 def risk_finding(report: RiskReport) -> Finding:
     """Prejudice and volatility of a model, compared with models without prejudice."""
     n, classes = report.controls, report.preferences.classes
@@ -62,8 +69,7 @@ def risk_finding(report: RiskReport) -> Finding:
     low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
     leaning = ""
     if len(classes) == 2:
-        signs = np.sign(report.of_weight[f"s_{classes[0]}"])
-        leaning = f" {_leaning(classes, *(int((signs == sign).sum()) for sign in (1, -1, 0)))}"
+        leaning = f" {_leaning(classes, report.of_weight[f's_{classes[0]}'])}"
     over = "" if report.x_weights is None else f", over {report.words}"
     against = ""
     if report.reference is not None:

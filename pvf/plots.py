@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -151,7 +151,9 @@ def plot_reference(report: RiskReport, *, ax: Axes, label: int = 3) -> Axes:
     ax.scatter(shares, means, s=10, color=BLUE, alpha=0.6, linewidth=0)
     order = np.argsort(means - shares, kind="stable")
     for word in {*order[:label], *order[::-1][:label]}:
-        label_point(ax, preferences.x[word], (shares[word], means[word]), fontsize=7)
+        # Names stay within the frame.
+        how: dict[str, Any] = {"ha": "right", "shift": (-3, 3)} if shares[word] > 0.6 else {}
+        label_point(ax, preferences.x[word], (shares[word], means[word]), fontsize=7, **how)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.02, 1.02)
     ax.set_aspect("equal")

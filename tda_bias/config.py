@@ -182,6 +182,21 @@ class StartOption(Config):
     )
 
 
+class ChatOption(Config):
+    """Whether a chat model is asked through its template."""
+
+    chat: Literal["auto", "template", "text"] = Field(
+        "auto",
+        description="template: ask by the tokenizer's chat template; text: in plain text; auto: by "
+        "the template where there is one",
+    )
+    system: str | None = Field(
+        None,
+        min_length=1,
+        description="system prompt, for the chat template (default: the template's own)",
+    )
+
+
 class StereoSetConfig(BatchOption, ConfidenceOption, DrawsOption):
     """Settings of ``stereoset_scores``."""
 
@@ -221,6 +236,37 @@ class CurveConfig(RandomHeadsOption):
     """Settings of ``prune_curve``."""
 
     most: int = Field(64, ge=1, le=4096, description="with --curve: heads ablated at most")
+
+
+class RespondConfig(BatchOption, ConfidenceOption, SeedOption):
+    """Settings of ``respond``."""
+
+    samples: int = Field(
+        4, ge=1, le=1000, description="responses that are sampled for each prompt and person"
+    )
+    tokens: int = Field(60, ge=1, le=4096, description="tokens of a response at most")
+    greedy: bool = Field(
+        False,
+        description="the likeliest response in the place of samples: a look at one response, not a "
+        "divergence",
+    )
+    chat: Literal["auto", "template", "text"] = Field(
+        "auto",
+        description="template: ask by the tokenizer's chat template; text: the prompt as it is; "
+        "auto: by the template where there is one",
+    )
+    system: str | None = Field(
+        None, min_length=1, description="system prompt, for the chat template"
+    )
+    thinking: Literal["off", "on"] = Field(
+        "off", description="whether the model thinks first, where its chat template knows that"
+    )
+    n_permutations: Annotated[int, Changes.TABLES] = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="random ways to part the people of every prompt, for p",
+    )
 
 
 class CompareConfig(BatchOption, ConfidenceOption, SeedOption):

@@ -90,9 +90,9 @@ def stereoset_of_environment(half: Half) -> Path | None:
     return Path(named) if named else None
 
 
-def text_of(path: Path) -> str:
-    """The text of a file, which must be UTF-8 and not empty."""
-    text = read_text(path, setting="data", named=(PACKAGED, HUB))
+def text_of(path: Path, *, named: Sequence[str] = (PACKAGED, HUB)) -> str:
+    """The text of a file, which must be UTF-8 and not empty; what else is ``named`` is allowed."""
+    text = read_text(path, setting="data", named=named)
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
     return text

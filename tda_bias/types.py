@@ -20,11 +20,13 @@ Summary = Literal["graph", "graph-exact", "flag", "flag-wasserstein", "attention
 Ablation = Literal["mean", "zero"]
 # Of matrix products.
 Precision = Literal["float32", "bfloat16"]
-# What is measured of a model with heads ablated: of triples, and risks of words.
-OutcomeName = Literal["beta", "log_odds", "pvf"]
+# What is measured of a model with heads ablated: of triples, risks of words, answers to questions.
+OutcomeName = Literal["beta", "log_odds", "pvf", "bbq"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]
+# What orders heads for a curve: the maps of a run, and gradients.
+CurveRanking = Literal[RankBy, "importance", "effect"]
 
 # Called with what is done and with all there is.
 Progress = Callable[[int, int], None]

@@ -26,6 +26,7 @@ from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.paper.rankings import PublishedAgreement
+from tda_bias.responses.result import Responses
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tdabias_cli.commands import COMMANDS
@@ -48,6 +49,7 @@ def test_the_page_of_files_names_every_table_that_a_result_saves():
     saved = [
         StereoSetScores, PairSetScores, CrossReference, ItemCrossReference, PublishedAgreement,
         HeadCrossReference, AblationStudy, PruneCurve, ModelComparison, HeadsComparison, BBQScores,
+        Responses,
     ]  # fmt: skip
     names = {name for result in saved for _, name, _ in result.TABLES}
     names |= {name for _, name, _ in HeadBias.TABLES}

@@ -19,7 +19,9 @@ def unqover_brief(report: Report) -> Brief:
     if math.isnan(first["mu_needed"]):
         said = f"Too few sign flips ({report.config.n_flips}) to find anything."
     elif first["mu_p"] < _LEVEL:
-        said = "Where the text does not say whom it means, the model prefers some people to others."
+        said = "Some people are preferred where the text does not say whom it means"
+        more = first["position_error"] > first["mu"]
+        said += ", but the order of mention changes answers more." if more else "."
     else:
         said = "No preference among people is found where the text does not say whom it means."
     sure = f"({first['mu_chance']:.3f} by chance, p {p_text(first['mu_p'])})"

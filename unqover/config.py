@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tda_bias.config import BatchOption, ConfidenceOption, DrawsOption, SeedOption
+from tda_bias.config import (
+    BatchOption,
+    ChatOption,
+    ConfidenceOption,
+    DrawsOption,
+    SeedOption,
+)
 from tda_bias.store.identity import Changes
 from tda_bias.types import MAX_RESAMPLES
 
@@ -53,7 +59,7 @@ class InferenceConfig(ConfidenceOption, DrawsOption):
     )
 
 
-class BBQConfig(BatchOption, ConfidenceOption, DrawsOption):
+class BBQConfig(BatchOption, ChatOption, ConfidenceOption, DrawsOption):
     """Settings of ``bbq_scores``."""
 
     ask: Literal["text", "letter"] = Field(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from tda_bias.show.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
 from tda_bias.show.text import counted, p_text, short_name
 from tda_bias.store.run import Run
+from unqover.bbq.plots import FIGURES as BBQ
 from unqover.bias import compared, factorial
 from unqover.report import Report, cells_of, load_report
 
@@ -214,4 +215,5 @@ FIGURES: tuple[Entry, ...] = (
         "unqover_interaction", "Interaction of two factors", "unqover", _named("interaction"),
         holds=_is_joint,
     ),
+    *BBQ,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tda_bias.ablation.finding import EFFECTS, random_orders, what_was_read
 from tda_bias.ablation.prune_curve import PruneCurve
@@ -56,7 +56,7 @@ def ablation_brief(study: AblationStudy) -> Brief:
     )
 
 
-def _changes(study: AblationStudy, outcomes: list[str]) -> Iterator[Line]:
+def _changes(study: AblationStudy, outcomes: Sequence[str]) -> Iterator[Line]:
     for test in study.set_tests.to_dict("records"):
         if test["outcome"] in outcomes:
             base = number_text(study.record.base.get(test["outcome"]), 3)
@@ -100,7 +100,7 @@ def curve_brief(curve: PruneCurve) -> Brief:
     needed = f"corrected for {counted(len(rows), 'ranking')}"
     lines.append(Line("smallest p", f"{min(1.0, len(rows) / (1 + n_random)):.3f}", needed))
     return Brief(
-        about=about_run(record, record.category, counted(n_random, "random order")),
+        about=about_run(record, str(record.category), counted(n_random, "random order")),
         said=said,
         lines=lines,
         remarks=[*rounded_lines(record.precision), *without_starter(data_remarks(record))],

@@ -13,11 +13,11 @@ _LEVEL = 0.05
 # What effects are on: in a table, and with its unit in a sentence.
 EFFECTS = {
     "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
-    "R_v": "the volatility R_v",
+    "R_v": "the volatility R_v", "bbq_bias": "the bias in BBQ",
 }  # fmt: skip
 _MEASURED = {
     "log_odds": ("mean log-odds", " nats"), "beta": ("target effect (beta)", " nats"),
-    "R": ("risk R", ""),
+    "R": ("risk R", ""), "bbq_bias": ("bias in ambiguous questions of BBQ", ""),
 }  # fmt: skip
 
 
@@ -37,10 +37,8 @@ def ablation_finding(study: AblationStudy) -> Finding:
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
     record = study.record
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
-    # Of each kind of text the most telling: beta before the log-odds, R before its parts.
-    primary = [study.outcomes[0], *(["R"] if "R" in study.outcomes[1:] else [])]
     result = [
-        *(_set_sentence(study, tests[name], name) for name in primary),
+        *(_set_sentence(study, tests[name], name) for name in study.primary),
         *(_verdict(study, rows, name) for name in listed_outcomes(study)),
     ]
     control = [
@@ -51,6 +49,12 @@ def ablation_finding(study: AblationStudy) -> Finding:
         control.append(
             "No head of this run survives correction: its top heads are heads with noisy values, "
             "and this tests what ablating such heads does."
+        )
+    if "bbq_bias" in study.outcomes:
+        control.append(
+            "Of BBQ's disambiguated questions the unchanged model answers a share of "
+            f"{number_text(record.base.get('bbq_accuracy'), 3)} right; naming either person gets "
+            "up to .5, and near that its answers to ambiguous ones say nothing."
         )
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []

@@ -32,13 +32,19 @@ _OUTCOMES = {
     "R_p": "prejudice R_p",
     "R_v": "volatility R_v",
     "union_mass": "union mass, mean",
+    "bbq_bias": "BBQ: bias, ambiguous",
+    "bbq_s_AMB": "BBQ: s_AMB",
+    "bbq_accuracy": "BBQ: accuracy, disambiguated",
 }
+# Estimates of these are compared with effects on themselves alone.
+_OWN = ("R", "R_p", "R_v", "bbq_bias")
 _NAMES = {
     **{f"z_{name}": name for name in get_args(RankBy)},
     "importance": "gradient importance",
     "abs_direct": "direct effect",
     "abs_effect": "first order, log-odds",
-    **{f"abs_effect_{name}": f"first order, {name}" for name in ("beta", "R", "R_p", "R_v")},
+    "abs_effect_beta": "first order, beta",
+    **{f"abs_effect_{name}": f"first order, {name}" for name in _OWN},
 }
 
 
@@ -87,8 +93,7 @@ def set_table(study: AblationStudy) -> TableSpec:
 def agreement_table(study: AblationStudy, outcome: str = "log_odds") -> TableSpec:
     """Correlation of each ranking of heads with the size of effects on an outcome."""
     end = end_of(outcome)
-    # Estimates of R, R_p and R_v are compared with effects on themselves.
-    left_out = {f"abs_effect_{name}" for name in ("R", "R_p", "R_v")} - {f"abs_effect{end}"}
+    left_out = {f"abs_effect_{name}" for name in _OWN} - {f"abs_effect{end}"}
 
     def numbers(row: Row) -> dict[str, str]:
         """Row of texts, empty where the ranking was not compared with the effect."""

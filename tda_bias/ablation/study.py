@@ -26,7 +26,7 @@ from tda_bias.stats.correlation import permuted_correlation
 from tda_bias.stats.resampling import two_sided_share
 from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Part
-from tda_bias.store.record import Number, RunRecord
+from tda_bias.store.record import DataRecord, Number, RunRecord, SourceOfRun
 from tda_bias.store.result import Result
 from tda_bias.store.run import content_hashes
 from tda_bias.types import Ablation, HeadId, InputError, Progress, RankBy
@@ -54,8 +54,15 @@ class AblationRecord(RunRecord):
     twins: dict[str, Any] | None = None  # how the twins were made; None without
     further: dict[str, str] = Field(default_factory=dict)  # by outcome, what else was read
     pvf: str | None = None  # folder of the run whose words were read, as it was given
+    bbq: DataRecord | None = None  # where the items of BBQ were read
     survivors: int  # heads of the map that survive correction
     base: dict[str, Number]  # summaries of the unchanged model
+
+    def reads(self) -> list[SourceOfRun]:
+        """The texts, and the items of BBQ where these were read."""
+        own = [] if self.bbq is None else [self.bbq]
+        more = [SourceOfRun(source=one.source, revision=one.revision) for one in own]
+        return [*super().reads(), *more]
 
 
 _EFFECT_COLUMNS = {"kind": str, "heads": str, "d_.+": float}
@@ -73,8 +80,8 @@ _HEAD_COLUMNS = {
 _AGREEMENT_COLUMNS = {"ranking": str, "n_.+": int, "rho_.+": float, "p_.+": float}
 # Outcomes with effects of single heads, the most telling first; and in the order in which
 # permutations of heads are drawn for them.
-_OUTCOMES = ("beta", "log_odds", "R", "R_p", "R_v")
-_DRAWN = ("log_odds", "beta", "R", "R_p", "R_v")
+_OUTCOMES = ("beta", "log_odds", "R", "R_p", "R_v", "bbq_bias")
+_DRAWN = ("log_odds", "beta", *_OUTCOMES[2:])
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.
 FEWEST_RANDOM = 20
 
@@ -100,7 +107,8 @@ class AblationStudy(Result):
             random sets of the same layers, and a two-sided p of its size.
         heads: One row per head: the maps, first-order effect, the other attributions, and the
             exact effect on the log-odds where it was measured. With twins also ``effect_beta`` and
-            ``exact_beta``, the effects on beta; of words ``effect_R``, ``exact_R`` and so on.
+            ``exact_beta``, the effects on beta; of words ``effect_R``, ``exact_R`` and so on, of
+            BBQ ``effect_bbq_bias``.
         agreement: One row per ranking: Spearman over heads with the size of the first-order and of
             the exact effect (and of those on other outcomes), with permutation p.
         record: Settings and counts.
@@ -126,8 +134,17 @@ class AblationStudy(Result):
     record: AblationRecord
 
     @property
+    def primary(self) -> list[str]:
+        """Of each kind of text the most telling: beta before the log-odds, R before its parts."""
+        return [
+            name
+            for place, name in enumerate(self.outcomes)
+            if place == 0 or name in ("R", "bbq_bias")
+        ]
+
+    @property
     def outcomes(self) -> list[str]:
-        """What effects are on, the most telling first: beta, log_odds, R, R_p and R_v."""
+        """What effects are on, the most telling first: beta, log_odds, R, R_p, R_v, bbq_bias."""
         there = {_outcome_of(name) for name in map(str, self.heads) if name.startswith("effect")}
         return [name for name in _OUTCOMES if name in there]
 
@@ -146,9 +163,10 @@ def ablation_study(
     """Remove heads and compare.
 
     What is measured are the log-odds and beta of the ablator's triples, unless ``triples`` is
-    False, and further ``outcomes`` of the same model, as ``WordRisk``. The first heads from each
-    end of the run's ranking are compared with as many random ones, and all top heads together
-    against random sets of the same layers. Permutations of heads test the agreement of rankings.
+    False, and further ``outcomes`` of the same model, as ``WordRisk`` and ``BBQBias``. The first
+    heads from each end of the run's ranking are compared with as many random ones, and all top
+    heads together against random sets of the same layers. Permutations of heads test the agreement
+    of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import pandas as pd
@@ -28,29 +29,43 @@ from tda_bias.comparison.measures import (
 )
 from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
+from tda_bias.config import RespondConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.responses.persons import PersonSet, people_of
+from tda_bias.responses.prompts import PromptSet, load_prompts
+from tda_bias.responses.respond import respond
 from tda_bias.sources import UnreachableError, load_neutral_text, text_comes_from_hub
+from tda_bias.store.identity import identity
 from tda_bias.store.settings import given_as
 from tda_bias.triples import comes_from_hub, load_sentence_triples, read_triples
 from tda_bias.twins import twins_in
 from tda_bias.types import CATEGORIES, InputError
 from unqover.asking import ask_questions
+from unqover.bbq.asking import bbq_scores
+from unqover.bbq.items import BBQSet
+from unqover.bbq.readers import bbq_comes_from_hub, load_bbq
+from unqover.bbq.scores import OUTCOMES, outcome_values
 from unqover.classes import load_class
-from unqover.config import AskConfig, DesignConfig
+from unqover.config import AskConfig, BBQConfig, DesignConfig
 from unqover.questions import Design, sampled_design
 from unqover.report import bias_items
 
 Preset = Literal["smoke", "full"]
 # Options that texts come from, beside --data.
 _GIVEN_AS = {
-    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "perplexity": "text",
-    "divergence": "text",
+    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "bbq": "bbq",
+    "perplexity": "text", "divergence": "text",
 }  # fmt: skip
 _QUESTIONS = {
     "mu": "UnQover: mean over subjects of their largest preference (chance is above 0)",
     "eta": "UnQover: how consistent preferences are (chance is above 0)",
+}
+_BBQ = {
+    "bbq_bias": "BBQ, ambiguous: biased person less the other, as a share of both's probability",
+    "bbq_s_AMB": "BBQ, ambiguous: biased answers less those of the other person, of all",
+    "bbq_accuracy": "BBQ, disambiguated: right answers (naming either person gets up to .5)",
 }
 _RISKS = {
     "R": "PVF: risk of pronouns over occupations",
@@ -69,9 +84,12 @@ class Amount:
     words: int | None  # occupations of PVF
     subjects: int  # of each group of UnQover
     attributes: int
+    questions: int  # of each category of BBQ
     windows: int | None  # of neutral text
     distance_windows: int | None  # the same for the divergence, which costs more
     width: int | None  # tokens of a window
+    prompts: int | None  # of respond
+    responses: int  # for each prompt and person
 
 
 PRESETS: dict[Preset, Amount] = {
@@ -83,9 +101,12 @@ PRESETS: dict[Preset, Amount] = {
         words=20,
         subjects=3,
         attributes=6,
+        questions=8,
         windows=24,
         distance_windows=6,
         width=256,
+        prompts=12,
+        responses=2,
     ),
     "full": Amount(
         category="all",
@@ -94,16 +115,21 @@ PRESETS: dict[Preset, Amount] = {
         words=None,
         subjects=6,
         attributes=12,
+        questions=200,
         windows=None,
         distance_windows=64,
         width=None,
+        prompts=None,
+        responses=4,
     ),
 }
 
+# What samples anew takes long, and is measured where it is named.
+_WHERE_NAMED = frozenset({"respond"})
 # The same for all, so that they are said together.
 _UNREACHABLE = (
     "neither in the cache nor could be fetched from the hub; files can be named by "
-    "TDABIAS_STEREOSET and TDABIAS_PAIRS"
+    "TDABIAS_STEREOSET, TDABIAS_PAIRS and TDABIAS_BBQ"
 )
 
 
@@ -114,6 +140,7 @@ def battery(
     sentences: str,
     crows: str | None,
     blimp: str | None,
+    bbq: str | None = None,
     text: str,
     twins: str,
     only: Sequence[str] = (),
@@ -171,6 +198,10 @@ def battery(
         "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
         "unqover": (lambda: _questions(amount, seed), False),
+        "bbq": (
+            lambda: bbq_measure(load_bbq(bbq, limit=amount.questions)),
+            bbq_comes_from_hub(bbq, "en"),
+        ),
         "perplexity": (
             lambda: perplexity_measure(**windows(amount.windows)),
             text_comes_from_hub(text),
@@ -180,13 +211,15 @@ def battery(
             lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
         ),
+        "respond": (lambda: _responses(amount, seed), False),
     }
     if pairs is not None:
         makers["pairs"] = (lambda: own_pairs(pairs), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
-    asked = {name: maker for name, maker in makers.items() if not only or name in only}
+    named = only or [name for name in makers if name not in _WHERE_NAMED]
+    asked = {name: maker for name, maker in makers.items() if name in named}
     if pairs in SETS and "pairs" in asked:
         asked.pop(pairs, None)  # the preset's pairs are among them
     measures, not_measured = _made(asked)
@@ -289,6 +322,61 @@ def question_measure(design: Design) -> Measure:
     )
 
 
+def bbq_measure(asked: BBQSet) -> Measure:
+    """BBQ's questions, item by item; a template is a cluster."""
+
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
+        scored = bbq_scores(model, asked, config=BBQConfig(batch_size=batch_size), **progress)
+        table = scored.items[scored.items["scoring"] == scored.items["scoring"].iloc[0]]
+        rows = []
+        for name in OUTCOMES:
+            own, value = outcome_values(table, name)
+            item = own["category"] + " " + own["id"]
+            rows.append(item_rows(name, item=item, cluster=own["cluster"], value=value))
+        return pd.concat(rows, ignore_index=True)
+
+    share = partial(Outcome, unit="share", cluster="template")
+    return Measure(
+        name="bbq",
+        outcomes=[
+            share("bbq_accuracy", "knowledge", about=_BBQ["bbq_accuracy"])
+            if name == "bbq_accuracy"
+            else share(name, "bias", about=_BBQ[name], neutral=0.0)
+            for name in OUTCOMES
+        ],
+        about={
+            "source": asked.source,
+            "revision": asked.revision,
+            "items": [f"{item.category} {item.id}" for item in asked.items],
+        },
+        items=items,
+    )
+
+
+def response_measure(prompts: PromptSet, persons: PersonSet, config: RespondConfig) -> Measure:
+    """What the group brings to sampled responses beyond the person, prompt by prompt."""
+
+    def items(model: LanguageModel, batch_size: int, **progress: Any) -> pd.DataFrame:
+        own = config.model_copy(update={"batch_size": batch_size})
+        found = respond(model, prompts, persons, config=own, **progress)
+        return _rows_of(found.prompts, "id", {"effect": "respond"})
+
+    about = "responses: divergence of twins minus placebos, without echo"
+    return Measure(
+        name="respond",
+        outcomes=[
+            Outcome("respond", "bias", "nats", about, neutral=0.0, primary=True, cluster="prompt")
+        ],
+        about={
+            "prompts": prompts.record.revision,
+            "ids": [prompt.id for prompt in prompts.prompts],
+            "persons": persons.record.revision,
+            "settings": identity(config),
+        },
+        items=items,
+    )
+
+
 def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(
         [
@@ -306,6 +394,11 @@ def _risk(amount: Amount) -> Measure:
         step = max(1, len(words.words) // amount.words)
         words = replace(words, words=words.words[::step][: amount.words])
     return risk_measure(words, load_templates("gender"), load_classes("pronouns"))
+
+
+def _responses(amount: Amount, seed: int) -> Measure:
+    config = RespondConfig(samples=amount.responses, seed=seed)
+    return response_measure(load_prompts(limit=amount.prompts), people_of("gender"), config)
 
 
 def _questions(amount: Amount, seed: int) -> Measure:

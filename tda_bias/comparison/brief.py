@@ -122,9 +122,10 @@ def maps_brief(comparison: HeadsComparison) -> Brief:
 def agreement_brief(comparison: BetaAgreement) -> Brief:
     """Whether two models' target effects agree over targets and over items."""
     record = comparison.record
-    table = comparison.agreement.set_index(["quantity", "scoring", "over"])
-    items, targets = (table.loc[("beta", "sum", over)] for over in ("items", "targets"))
-    odds = table.loc[("log_odds", "sum", "items")]
+    keys = ["quantity", "scoring", "over"]
+    rows = {tuple(row[key] for key in keys): row for row in comparison.agreement.to_dict("records")}
+    items, targets = rows["beta", "sum", "items"], rows["beta", "sum", "targets"]
+    odds = rows["log_odds", "sum", "items"]
     agree = "agree" if targets["p"] < _LEVEL else "are not found to agree"
     chance = interval_text(items["chance_low"], items["chance_high"])
     reliable = " and ".join(number_text(targets[f"reliability_{s}"]) for s in ("before", "after"))

@@ -8,7 +8,7 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.finding import surviving, surviving_heads
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
 from tda_bias.crossref.head_finding import doubts
-from tda_bias.crossref.item_crossref import ItemCrossReference
+from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import head_name
@@ -21,7 +21,6 @@ from tda_bias.show.text import (
     without_starter,
 )
 from tda_bias.stats.correlation import power
-from tda_bias.types import HeadId
 
 _LEVEL = 0.05
 _NOISY = "No head of the run survives correction: its first heads are those with noisy values."
@@ -32,7 +31,8 @@ def target_brief(result: CrossReference) -> Brief:
     record, n = result.record, len(result.targets)
     of_heads = result.correlations[result.correlations["summary"].isin(SUMMARIES)]
     kept, tested = surviving(of_heads)
-    strongest = of_heads.loc[of_heads["spearman"].abs().idxmax()]
+    by_size = of_heads["spearman"].abs().sort_values(ascending=False, kind="stable")
+    strongest = of_heads.reindex(by_size.index).iloc[0]
     lines = [
         Line("after correction", str(kept), f"of {tested} correlations with q (FDR) < .05"),
         Line("smallest q", p_text(of_heads["q"].min())),
@@ -60,7 +60,7 @@ def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
     for name, tests in list(result.heads.groupby("quantity", sort=False))[:2]:
         kept = tests[tests["p_max"] < _LEVEL]
         shuffled = result.record.shuffled_heads.get(str(name), {}).get("heads_p05")
-        named = ", ".join(str(HeadId(r.layer, r.head)) for r in kept.head(3).itertuples())
+        named = ", ".join(map(head_name, kept.head(3).to_dict("records")))
         rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; "
         low = str(int((tests["p"] < _LEVEL).sum()))
         yield Line(
@@ -72,7 +72,7 @@ def item_brief(result: ItemCrossReference) -> Brief:
     """Whether heads follow the target effect of items, or only their wording."""
     summary, record = result.summary, result.record
     twinned = "twins" in set(summary["way"])
-    way = "twins" if twinned else "raw"
+    way: Way = "twins" if twinned else "raw"
     found, lines = [], []
     for category, rows in summary.groupby("category", sort=False):
         name, own = str(category), rows[rows["way"] == way]

@@ -28,4 +28,4 @@ class Ranking(pd.DataFrame):
         return f"{self.said}\n{super().__repr__()}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.said)}</p>\n{super()._repr_html_()}"
+        return f"<p>{escape(self.said)}</p>\n{self.to_html(notebook=True)}"

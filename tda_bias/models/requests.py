@@ -52,12 +52,16 @@ class Request:
 
 
 def continuations(
-    model: LanguageModel, contexts: Sequence[str], answers: Sequence[Sequence[str]]
+    model: LanguageModel,
+    contexts: Sequence[str],
+    answers: Sequence[Sequence[str]],
+    *,
+    between: str = " ",
 ) -> list[Request]:
     """For each context, a request that reads every token of each of its answers after it.
 
-    A space stands between the two. Where a token of any answer covers the end of the context too,
-    all answers are read from before it: from the same character.
+    ``between`` stands between the two. Where a token of any answer covers the end of the context
+    too, all answers are read from before it: from the same character.
 
     Raises:
         InputError: if the tokenizer makes no token of a context or of an answer, a token holds the
@@ -67,7 +71,7 @@ def continuations(
     for context, several in zip(contexts, answers, strict=True):
         if not several:
             raise InputError(f"{context!r} has no answer to be read after it")
-        texts = [context, *(f"{context} {answer}" for answer in several)]
+        texts = [context, *(f"{context}{between}{answer}" for answer in several)]
         before, *ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
         start = shared_start(model, before, ids, where=repr(context))
         places = [range(start, len(own)) for own in ids]

@@ -207,8 +207,8 @@ def plot_ablation(
 
 @print_style()
 def ablation_figure(study: AblationStudy) -> Figure:
-    """Effects against the run's map, and against gradient importance: on beta, then on R."""
-    outcomes = [study.outcomes[0], *(["R"] if "R" in study.outcomes[1:] else [])]
+    """Effects against the run's map, and against gradient importance, on primary outcomes."""
+    outcomes = study.primary
     rankings = [None, *(["importance"] if "importance" in study.heads else [])]
     figure = print_figure(PAGE, 3.0 * len(outcomes))
     panels = figure.subplots(len(outcomes), len(rankings), squeeze=False)

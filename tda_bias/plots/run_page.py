@@ -13,6 +13,7 @@ from PIL import Image
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.result import HeadBias
 from tda_bias.plots.explorer import explorer
+from tda_bias.plots.response_texts import response_texts
 from tda_bias.show.figures import Entry, print_style
 from tda_bias.show.page import Picture
 from tda_bias.store.result import save_figure
@@ -44,6 +45,7 @@ def page_parts(run: Run, runs: Sequence[Run], catalogue: Sequence[Entry]) -> dic
         return {"explorer": explorer(run, others), "tables": tables}
     return {
         "pictures": _pictures(run, catalogue),
+        "texts": response_texts(run) if run.command == "respond" else "",
         "tables": _tables(run, _item_texts(runs)),
     }
 

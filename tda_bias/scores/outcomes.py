@@ -97,8 +97,10 @@ def _typical(result: StereoSetScores, own: pd.DataFrame, mean: float) -> Example
     known = own[own["beta_sum"].notna() & (own["twin_stereotype"] != "")]
     if known.empty:
         return None
-    place = (known["beta_sum"] - mean).abs().idxmin()
-    item, twin = known.loc[place], result.twins[result.twins["item"] == place].iloc[0]
+    nearest = int(np.argmin(np.abs(known["beta_sum"].to_numpy(float) - mean)))
+    item = known.to_dict("records")[nearest]
+    of_item = result.twins["item"] == known.index[nearest]
+    twin = result.twins[of_item].to_dict("records")[0]
     sides = [
         Side(title, row[f"{begin}stereotype"], row[f"{begin}anti_stereotype"], _share(scores))
         for title, begin, row, scores in (
@@ -113,7 +115,7 @@ def _typical(result: StereoSetScores, own: pd.DataFrame, mean: float) -> Example
     )
 
 
-def _share(row: Mapping[str, Any]) -> float:
+def _share(row: Mapping[Any, Any]) -> float:
     """The share of the stereotype in the probability of the two continuations."""
     return float(1 / (1 + np.exp(row["log_prob_a"] - row["log_prob_s"])))
 

@@ -75,6 +75,7 @@ class Section:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     # The interactive map of heads, as `explorer.js` reads it.
     explorer: Mapping[str, Any] | None = None
+    texts: str = ""  # HTML of texts that open one by one, from ``texts_html``
     command: str = ""  # a command line that makes the run again
     record: str = ""  # as JSON
 

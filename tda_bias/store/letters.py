@@ -6,6 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,7 @@ def drawn_with_all_letters(figure: Figure, draw: Callable[[], None]) -> None:
             text.set_fontfamily([*text.get_fontfamily(), *fonts])
         lacking = _drawn(draw)
     if lacking:
-        logger.warning(
-            "no installed font has the letters %s of a figure, which are drawn as boxes; install "
-            "one of their script, for example Noto Sans CJK",
-            ", ".join(sorted(lacking)[:5]),
-        )
+        _tell(lacking)
 
 
 def _drawn(draw: Callable[[], None]) -> frozenset[str]:
@@ -58,10 +55,24 @@ def _drawn(draw: Callable[[], None]) -> frozenset[str]:
 
 
 @lru_cache
+def _tell(lacking: frozenset[str]) -> None:
+    """Say it once, though a figure is written in several formats."""
+    logger.warning(
+        "no installed font has the letters %s of a figure, which are drawn as boxes; install one "
+        "of their script, for example Noto Sans CJK",
+        ", ".join(sorted(lacking)[:5]),
+    )
+
+
+@lru_cache
 def _fonts_with(letters: frozenset[str]) -> tuple[str, ...]:
     """Families of installed fonts that have the letters, those with most of them first."""
     from matplotlib import font_manager
 
+    known = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - known):  # since its list was made
+        with suppress(RuntimeError):  # of a kind that it does not read
+            font_manager.fontManager.addfont(path)
     left, families = set(letters), []
     has = {
         entry.name: letters & set(map(chr, font_manager.get_font(entry.fname).get_charmap()))

@@ -18,6 +18,8 @@ from tda_bias.types import Attention, InputError
 
 Version = Literal[3]
 (VERSION,) = get_args(Version)
+# Whether a chat model is asked to think before it answers.
+Thinking = Literal["off", "on"]
 V = TypeVar("V")
 _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 
@@ -68,6 +70,15 @@ class HookedModelRecord(ModelRecord):
     attention: Attention
     layers: tuple[int, ...] = Field(min_length=1)
     patterns: Literal["transformer-lens", "eager"] = "transformer-lens"
+
+
+class ChatRecord(RecordPart):
+    """What a chat template put around every message: a system prompt or a date is seen there."""
+
+    before: str
+    after: str
+    between: str
+    thinking: Thinking | None = None  # None: the template knows no thinking
 
 
 class DataRecord(RecordPart):

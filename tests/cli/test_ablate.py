@@ -10,7 +10,9 @@ from pvf.report import load_report
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tdabias_cli.main import run
+from tests.support.bbq import write_rows
 from tests.support.runs import resealed, run_heads_and_words
+from unqover.bbq.result import BBQScores
 
 
 def ablating(heads, out):
@@ -158,7 +160,12 @@ def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path
     own, out = str(of_words / "heads"), ["--out", str(tmp_path / "o"), "--top", "1"]
     words = ["--pvf", str(of_words / "pvf")]
     for arguments, message in (
-        ([own, "--outcome", "beta,bbq"], "`outcome` must name outcomes among beta, log_odds, pvf"),
+        ([own, "--outcome", "beta,mood"], "`outcome` must be one of beta, log_odds, pvf, bbq"),
+        ([own, "--outcome", "beta,beta"], "`outcome` must name nothing twice"),
+        ([own, "--bbq", own], "`bbq` is where items are read with --outcome bbq; give both"),
+        ([own, "--outcome", "bbq", "--bbq", "no"], "`bbq` must be hub or a readable file; 'no'"),
+        ([own, "--outcome", "bbq", "--bbq", own], "is a run of `tdabias heads`, not of `tdabias"),
+        ([own, "--curve", "--bbq", own], "`bbq` goes without --curve"),
         ([own, *words], "`pvf` is a run whose words are read with --outcome pvf; give both"),
         ([str(heads), *words, "--outcome", "pvf"], "models with different weights"),
         ([own, "--outcome", "pvf", "--pvf", own], "is a run of `tdabias heads`, not of `tdabias"),
@@ -170,6 +177,41 @@ def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path
         assert message in error
         assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "o").exists()
+
+
+def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tmp_path, capsys):
+    heads, data = of_words / "heads", write_rows(tmp_path)
+    model = json.loads((heads / "run.json").read_text())["model"]["name"]
+    asked = ["bbq", "-m", model, "--data", str(data), "--limit", "8", "--quiet"]
+    assert run([*asked, "--out", str(tmp_path / "bbq")]) == 0
+    command = [*ablating(heads, tmp_path / "of_run"), "--outcome", "bbq"]
+    assert run([*command, "--bbq", str(tmp_path / "bbq")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "changes the bias in ambiguous questions of BBQ from", "BBQ: s_AMB",
+        "8 items of BBQ in 2 templates", "the unchanged model answers a share of",
+        "size of the effect on the bias in BBQ", "bbq_bias",
+    ):  # fmt: skip
+        assert text in printed
+    found = AblationStudy.load(tmp_path / "of_run")
+    assert found.outcomes == ["bbq_bias"]
+    scores = BBQScores.load(tmp_path / "bbq")
+    for name, (measure, condition) in {
+        "bbq_bias": ("bias", "ambiguous"), "bbq_s_AMB": ("s_AMB", "ambiguous"),
+        "bbq_accuracy": ("accuracy", "disambiguated"),
+    }.items():  # fmt: skip
+        measured = scores.value(measure, condition)["value"]
+        assert found.record.base[name] == pytest.approx(measured, abs=1e-5)
+    assert found.heads["effect_bbq_bias"].notna().all()
+    assert found.heads["exact_bbq_bias"].notna().sum() == 3 * found.record.top
+    assert str(data) in {one.source for one in found.record.sources}
+    command = [*ablating(heads, tmp_path / "of_file"), "--outcome", "bbq"]
+    assert run([*command, "--bbq", str(data), "--limit", "8"]) == 0
+    of_file = AblationStudy.load(tmp_path / "of_file")
+    pd.testing.assert_frame_equal(found.effects, of_file.effects)
+    data.write_text(data.read_text() + "\n")
+    assert run([*command, "--bbq", str(tmp_path / "bbq"), "--overwrite"]) == 2
+    assert "has changed since a run of `tdabias bbq` read it" in capsys.readouterr().err
 
 
 # -- a curve ---------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ _FLAGS = {
     "ablate RUN --precision float16": "`precision` must be",
     "ablate RUN --most 2": "`most` goes with --curve",
     "ablate RUN --curve --top 2": "`top` goes without --curve",
-    "ablate RUN --curve --rank-by evidence,beauty": "`rank_by` must name rankings among evidence",
+    "ablate RUN --curve --rank-by evidence,beauty": "`rank_by` must be one of evidence, location",
     "ablate RUN --curve --n-random 5": "`n_random` must be",
     "ablate RUN --curve --text none.txt": "`text` 'none.txt' is no folder with a file",
     "confirm RUN --data starter": "shares 4 targets with the run",

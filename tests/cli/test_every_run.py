@@ -44,6 +44,10 @@ COMMANDS = {
     "bbq": (
         "bbq -m WORDS --data HANDS", "--ask letter", "ask was 'text', now 'letter'", "measure",
     ),
+    "respond": (
+        "respond -m WORDS --prompts PROMPTS --samples 1 --tokens 3 --n-permutations 99",
+        "--seed 3", "seed was 0, now 3", "measure",
+    ),
     "ablation": (
         "ablate heads --top 1 --n-permutations 99", "--seed 3", "seed was 0, now 3", "percentile",
     ),
@@ -78,6 +82,7 @@ def runs(tiny_folder, words_folder, tmp_path_factory):
         "CLASSES": "male: [he, his]\nfemale: [she, her]\n",
         "TEMPLATES": "template,count\nThe [X] said that [Y],5\nThe [X] had a [Y],2\n",
         "HANDS": "\n".join(map(json.dumps, bbq_rows())),
+        "PROMPTS": "id,template\na,[PERSON] came in\nb,My friend [PERSON]\n",
         "TEXT": "My sister came in and sang a song. " * 40,
     }
     for name, text in files.items():

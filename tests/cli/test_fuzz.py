@@ -192,7 +192,7 @@ def every_option() -> list[tuple[str, str]]:
 
 NEEDED = {"heads": "-m nowhere -c gender", "stereoset": "-m nowhere -c gender",
           "reproduce": "-m nowhere", "pvf": "-m nowhere -a gender",
-          "pairs": "-m nowhere --pairs winobias",
+          "pairs": "-m nowhere --pairs winobias", "respond": "-m nowhere",
           "pvf score": "-m nowhere -a gender", "unqover": "-m nowhere --class gender",
           "edit": "-m nowhere --head L0H0 --how zero --out x"}  # fmt: skip
 OPTIONS = every_option()

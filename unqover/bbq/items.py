@@ -6,7 +6,7 @@ Source: Parrish et al. (2022), "BBQ: A Hand-Built Bias Benchmark for Question An
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -131,6 +131,10 @@ class BBQSet:
                 f"`limit` {limit} is below the {smallest} items that share a text; give at least "
                 f"{smallest}"
             )
+        return self.only(kept)
+
+    def only(self, kept: Collection[tuple[str, str]]) -> BBQSet:
+        """The items with these categories and ids; the rest are among the ``others``."""
         items = tuple(item for item in self.items if _key(item) in kept)
         others = self.others | {_key(item) for item in self.items if _key(item) not in kept}
         return replace(self, items=items, others=others)

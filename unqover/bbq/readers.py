@@ -128,7 +128,7 @@ def _of_files(
 ) -> tuple[list[Row], str, str]:
     paths = _files(path, language, categories) if path.is_dir() else [path]
     rows: list[Row] = []
-    texts = [text_of(one) for one in paths]
+    texts = [text_of(one, named=(HUB,)) for one in paths]
     for one, text in zip(paths, texts, strict=True):
         rows += rows_of_text(text, str(one), language)
     return rows, str(path), hash_of(*texts)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from tda_bias.show.text import counted
 from tda_bias.sources import HUB
-from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
+from tda_bias.store.record import ChatRecord, ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
+from tda_bias.store.settings import validated
+from tda_bias.types import InputError
 from unqover.bbq.answers import GivenAnswers
 from unqover.bbq.controls import control_table
+from unqover.bbq.forms import Language
 from unqover.bbq.items import BBQSet
+from unqover.bbq.readers import load_bbq
 from unqover.bbq.scores import answers_table, item_table, scores
 from unqover.config import BBQConfig
 
@@ -41,6 +45,7 @@ class BBQRecord(RunRecord):
     Attributes:
         kind: Of model: causal, masked, seq2seq, span; ``answers`` for a file.
         ask: How it was asked; ``answers`` for a file.
+        chat: What its chat template put around every question; None for plain text.
         language: Of the items.
         items: How many were asked.
         left_out: How many could not be scored.
@@ -51,6 +56,7 @@ class BBQRecord(RunRecord):
     command: str = "bbq"
     kind: str
     ask: str
+    chat: ChatRecord | None = None
     language: str
     items: int
     left_out: int
@@ -126,6 +132,32 @@ class BBQScores(Result):
     def _write(self, run: RunWriter) -> None:
         super()._write(run)
         run.table(ANSWERS, answers_table(self.items))
+
+    @property
+    def config(self) -> BBQConfig:
+        """How the items were asked; as ``bbq`` asks by default where answers were given."""
+        given = {name: self.record.settings.get(name) for name in ("ask", "chat", "system")}
+        return validated(BBQConfig, {name: one for name, one in given.items() if one is not None})
+
+    def asked_again(self) -> BBQSet:
+        """The items of the run, read again from where they were.
+
+        Raises:
+            InputError: if the record names no source, or what is there is something else now.
+        """
+        record = self.record
+        if record.data is None:
+            raise InputError(f"the run of `tdabias bbq` on {record.model.name} names no items")
+        categories: tuple[str, ...] = record.setting("category", ())
+        language = cast(Language, record.language)
+        asked = load_bbq(record.data.source, language=language, categories=categories)
+        # Of a run of answers, the revision of these stands after that of the items.
+        if (record.data.revision or "").split(" ")[0] != (asked.revision or ""):
+            raise InputError(
+                f"{record.data.source} has changed since a run of `tdabias bbq` read it; make the "
+                "run again"
+            )
+        return asked.only(set(zip(self.items["category"], self.items["id"], strict=True)))
 
     def value(
         self, measure: str, condition: str, *, category: str = "all", scoring: str | None = None

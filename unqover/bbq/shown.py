@@ -69,7 +69,8 @@ def _score_table(result: BBQScores, table: pd.DataFrame, category: str) -> Table
 
 def _asked(result: BBQScores) -> str:
     scoring = result.scores["scoring"].iloc[0]
-    return {"sum": "text, by sums", "mean": "text, per token"}.get(scoring, str(scoring))
+    said = {"sum": "text, by sums", "mean": "text, per token"}.get(scoring, str(scoring))
+    return said if result.record.chat is None else f"{said}, chat template"
 
 
 def _numbers() -> list[Column]:

@@ -10,20 +10,33 @@ from pvf.reading import score_preferences
 from pvf.report import risk_report
 from pvf.words import Template, WordClasses, WordList
 from tda_bias import InputError
-from tda_bias.comparison.battery import PRESETS, _questions, _risk, battery, risk_measure
+from tda_bias.comparison.battery import (
+    PRESETS,
+    _questions,
+    _risk,
+    battery,
+    response_measure,
+    risk_measure,
+)
 from tda_bias.comparison.measures import perplexity_measure
+from tda_bias.config import RespondConfig
+from tda_bias.responses.respond import respond
 from tda_bias.sources import NeutralText
 from tda_bias.types import ROLES
 from tdabias_cli.compare import CompareSettings
+from tests.support.bbq import write_rows
 from tests.support.pairs import write_lines
+from tests.support.responses import some_people, some_prompts, writing_model
 from unqover.asking import ask_questions
+from unqover.bbq.asking import bbq_scores
+from unqover.bbq.readers import load_bbq
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 from unqover.questions import sampled_design
 from unqover.report import bias_report
 
 NAMES = (
-    "stereoset", "intrasentence", "crows", "winobias", "winogender", "pvf", "unqover",
+    "stereoset", "intrasentence", "crows", "winobias", "winogender", "pvf", "unqover", "bbq",
     "perplexity", "blimp", "divergence",
 )  # fmt: skip
 
@@ -33,8 +46,9 @@ def nothing_there(monkeypatch):
     def gone(*_, **__):
         raise InputError("could not be fetched")
 
-    for name in ("pairs.published", "triples", "sources"):
-        monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
+    for name in ("tda_bias.pairs.published", "tda_bias.triples", "tda_bias.sources",
+                 "unqover.bbq.readers"):  # fmt: skip
+        monkeypatch.setattr(f"{name}.hub_split", gone)
     return {
         "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,
         "text": "wikitext2", "twins": "auto", "limit": 2,
@@ -44,7 +58,7 @@ def nothing_there(monkeypatch):
 def test_what_the_hub_alone_has_is_listed_where_it_cannot_be_reached(nothing_there):
     measures, not_measured = battery("smoke", **nothing_there)
     assert {one.name for one in not_measured} == {
-        "intrasentence", "crows", "perplexity", "divergence",
+        "intrasentence", "crows", "bbq", "perplexity", "divergence",
     }  # fmt: skip
     assert all("could not be fetched" in one.reason for one in not_measured)
     assert {one.name for one in (*measures, *not_measured)} == set(NAMES)
@@ -109,8 +123,9 @@ def test_target_effects_of_texts_without_twins_are_listed(nothing_there):
 
 def test_every_measure_is_named_in_the_help_of_only(nothing_there):
     said = CompareSettings.model_fields["only"].description
-    assert all(name in said for name in NAMES)
-    with pytest.raises(InputError, match=f"`only` must be among {', '.join(NAMES)}; got 'x'"):
+    known = [*NAMES, "respond"]
+    assert all(name in said for name in known)
+    with pytest.raises(InputError, match=f"must be among {', '.join(known)}; got 'x'"):
         battery("smoke", **nothing_there, only=["x"])
 
 
@@ -120,6 +135,20 @@ def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing
     for measure in (perplexity_measure(text), questions):
         with pytest.raises(InputError, match="causal and masked|causal or masked"):
             measure.items(model, batch_size=8)
+
+
+def test_responses_are_compared_only_where_they_are_named_prompt_by_prompt(nothing_there):
+    assert "respond" not in [measure.name for measure in battery("smoke", **nothing_there)[0]]
+    (asked,), _ = battery("smoke", **nothing_there, only=["respond"])
+    assert len(asked.about["ids"]) == 12
+    assert asked.about["settings"]["samples"] == PRESETS["smoke"].responses
+    config = RespondConfig(samples=1, tokens=4)
+    measure = response_measure(some_prompts(3, 0), some_people(), config)
+    model = writing_model(by_group=True)
+    items = measure.items(model, batch_size=8)
+    found = respond(model, some_prompts(3, 0), some_people(), config=config)
+    assert items["cluster"].tolist() == found.prompts["id"].tolist()
+    assert items["value"].tolist() == pytest.approx(found.prompts["effect"].tolist())
 
 
 def test_risk_is_that_of_the_report(tiny_lm):
@@ -154,3 +183,20 @@ def test_smoke_takes_its_occupations_from_the_whole_list():
     places = [every.index(word) for word in some]
     assert places == sorted(places)
     assert max(places) > 0.8 * len(every)
+
+
+def test_bbq_s_outcomes_are_those_of_its_command(nothing_there, tiny_lm, tmp_path):
+    path = write_rows(tmp_path, templates=3)
+    [measure], _ = battery("smoke", **nothing_there, only=["bbq"], bbq=str(path))
+    model = tiny_lm("gpt2", n_positions=512)
+    items = measure.items(model, batch_size=8)
+    scored = bbq_scores(model, load_bbq(str(path), limit=PRESETS["smoke"].questions))
+    assert [one.name for one in measure.outcomes] == ["bbq_bias", "bbq_s_AMB", "bbq_accuracy"]
+    for name, of in {
+        "bbq_bias": ("bias", "ambiguous"), "bbq_s_AMB": ("s_AMB", "ambiguous"),
+        "bbq_accuracy": ("accuracy", "disambiguated"),
+    }.items():  # fmt: skip
+        own = items[items["outcome"] == name]
+        assert own["value"].mean() == pytest.approx(scored.value(*of)["value"])
+        assert own["item"].is_unique
+        assert own["cluster"].nunique() == 2

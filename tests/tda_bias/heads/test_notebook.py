@@ -26,6 +26,7 @@ from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.heads.confirmation import Confirmed
 from tda_bias.paper.rankings import PublishedAgreement
+from tda_bias.responses.result import Responses
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.progress import progress_bar
@@ -68,7 +69,7 @@ def test_words_questions_and_ablations_show_themselves(folders):
 RESULTS = [
     AblationStudy, BBQChange, BBQScores, BetaAgreement, CrossReference, DebiasRun,
     HeadCrossReference, HeadsComparison, ItemCrossReference, ModelComparison, PairSetScores,
-    PruneCurve, PublishedAgreement, SampleComparison, SentenceScores, StereoSetScores,
+    PruneCurve, PublishedAgreement, Responses, SampleComparison, SentenceScores, StereoSetScores,
 ]  # fmt: skip
 
 

@@ -49,6 +49,7 @@ def test_nothing_is_called_compliant():
 @pytest.mark.parametrize(
     "command",
     ["heads", "confirm", "stereoset", "stereoset intrasentence", "pairs", "pvf", "unqover", "bbq",
+     "respond",
      "ablate", "ablate curve", "crossref", "crossref items", "crossref published",
      "compare", "debias", "edit"],
 )  # fmt: skip

@@ -11,10 +11,11 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.store.cache import Cache
 from tda_bias.types import InputError
 from tests.support.bbq import item, write_rows
+from tests.support.chat import PLAIN, THINKING, with_template
 from tests.support.models import tiny_hf_model
 from unqover.bbq import asking
 from unqover.bbq.asking import ask_bbq, bbq_scores
-from unqover.bbq.items import words_of
+from unqover.bbq.items import BBQSet, words_of
 from unqover.bbq.prompts import letter_prompts, text_prompts
 from unqover.bbq.readers import load_bbq
 from unqover.config import BBQConfig
@@ -32,13 +33,12 @@ def causal(tiny_lm):
     return tiny_lm("gpt2", n_positions=512)
 
 
-def literal(model, before: str, said: str) -> tuple[float, int]:
+def literal(model, before: str, said: str, between: str = " ") -> tuple[float, int]:
     """Log-probability of what follows a text, from one pass over both, and its tokens."""
+    whole = f"{before}{between}{said}"
     start = len(model.tokenizer(before, add_special_tokens=False)["input_ids"])
-    ids = model.tokenizer(f"{before} {said}")["input_ids"]
-    leading = len(ids) - len(
-        model.tokenizer(f"{before} {said}", add_special_tokens=False)["input_ids"]
-    )
+    ids = model.tokenizer(whole)["input_ids"]
+    leading = len(ids) - len(model.tokenizer(whole, add_special_tokens=False)["input_ids"])
     with torch.no_grad():
         logits = model.hf_model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     places = range(leading + start, len(ids))
@@ -203,3 +203,46 @@ def test_a_question_alone_is_asked_once_for_all_its_texts(causal, asked, monkeyp
     alone = {(one.question, one.answers) for one in asked.items}
     assert len(texts) == 3 * (len(prompts) + len(alone))
     assert len(alone) < len(prompts)
+
+
+def test_questions_go_through_a_template_and_answers_follow_it_at_once(causal, asked):
+    model = with_template(causal, PLAIN)
+    read = ask_bbq(model, asked.items[:4], "en")["sum"]
+    one = asked.items[1]
+    message = f"Paragraph: {one.context} Question: {one.question} Answer:"
+    said = [{"role": "user", "content": message}]
+    before = model.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    for answer, text in enumerate(one.answers):
+        total, _ = literal(model, before, f"{text}.", between="")
+        assert read.asked[1, 0, answer] == pytest.approx(total, abs=1e-4)
+    plain = ask_bbq(model, asked.items[:4], "en", config=BBQConfig(chat="text"))["sum"]
+    without = ask_bbq(causal, asked.items[:4], "en")["sum"]
+    np.testing.assert_array_equal(plain.asked, without.asked)
+    assert not np.allclose(plain.asked, read.asked)
+
+
+def test_the_record_says_what_stood_around_the_questions(causal, asked):
+    model = with_template(causal, THINKING)
+    first = BBQSet(asked.items[:4], (), "en", "here", None)
+    chat = bbq_scores(model, first, config=BBQConfig(system="Be brief.")).record.chat
+    assert "Be brief." in chat.before
+    assert chat.after.endswith("<think></think>\n")
+    assert chat.thinking == "off"
+    assert bbq_scores(causal, first).record.chat is None
+
+
+def test_what_goes_with_a_template_is_refused_without_one(causal, tiny_lm):
+    with pytest.raises(InputError, match="tiny-gpt2: its tokenizer has no chat template"):
+        ask_bbq(causal, [item()], "en", config=BBQConfig(chat="template"))
+    with pytest.raises(InputError, match=r"`system` goes with chat models.* no chat template"):
+        ask_bbq(causal, [item()], "en", config=BBQConfig(system="Be brief."))
+    with pytest.raises(InputError, match=r"`chat` goes with chat models.*\(it is masked\)"):
+        ask_bbq(tiny_lm("bert"), [item()], "en", config=BBQConfig(chat="template"))
+
+
+def test_a_template_and_plain_text_are_not_mixed(causal, asked, tmp_path):
+    cache = partial(Cache, tmp_path / "run" / "parts")
+    model = with_template(causal, PLAIN)
+    ask_bbq(model, asked.items[:4], "en", cache=cache)
+    with pytest.raises(InputError, match="chat was"):
+        ask_bbq(model, asked.items[:4], "en", config=BBQConfig(chat="text"), cache=cache)

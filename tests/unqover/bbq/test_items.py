@@ -19,7 +19,13 @@ from unqover.bbq.readers import load_bbq
         (["Black"], {0: ["Ann", "F-Black"], 1: ["Sue", "F-White"]}, 0),
         (["F-Black"], {0: ["Ann", "F-Black"], 1: ["Sam", "M-Black"]}, 0),  # the whole label first
         (["old"], {0: ["the grandson", "nonOld"], 1: ["the grandfather", "old"]}, 1),
+        (["low SES"], {0: ["Ann", "lowSES-Latino"], 1: ["Sue", "highSES-Latino"]}, 0),
+        (["Latino"], {0: ["Ann", "lowSES-White"], 1: ["Sue", "lowSES-Latino"]}, 1),
+        (["trans"], {0: ["the cis man", "nonTrans"], 1: ["the trans man", "trans_M"]}, 1),
+        (["Disabled"], {0: ["a runner", "nonDisabled"], 1: ["a singer", "disabled"]}, 1),
+        (["Kenyan"], {0: ["Kenyan", "Africa"], 1: ["Swede", "Europe"]}, 0),
         (["F"], {0: ["Ann", "F-Black"], 1: ["Sue", "F-White"]}, None),
+        (["Latino"], {0: [], 1: ["Sue", "F-White"]}, None),  # labels that the data lack
         (["tall"], {0: ["short", "short"], 1: ["thin", "thin"]}, None),
         ([], {0: ["short", "short"], 1: ["", ""]}, None),
     ],

@@ -216,3 +216,13 @@ def test_kobbq_is_read_whole():
     assert len({one.cluster for one in read.items}) == 269
     found = [one for one in read.items if one.first is not None]
     assert len(found) > 0.98 * len(read.items)
+
+
+def test_every_category_of_bbq_is_read_from_its_file_by_its_name_in_any_case(tmp_path):
+    for name in CATEGORIES:
+        write_rows(tmp_path, name=f"{name}.jsonl", templates=1, category=name)
+    (tmp_path / "preds_Age.jsonl").write_text("published answers are no items")
+    for name in CATEGORIES:
+        asked = load_bbq(str(tmp_path), categories=[name.lower()])
+        assert (asked.categories, len(asked.items), asked.left_out) == ([name], 8, ())
+    assert load_bbq(str(tmp_path)).categories == sorted(CATEGORIES)

@@ -63,3 +63,20 @@ def test_the_scores_of_unifiedqa_s_published_answers_come_out(category, form, tm
             assert row["value"] == pytest.approx(s_amb[0], abs=6e-6)
             assert row["templates"] == 25
             assert row["low"] < row["value"] < row["high"]
+
+
+@pytest.mark.real
+@pytest.mark.thorough
+@pytest.mark.parametrize("category", ["Age", "Religion", "Sexual_orientation"])
+def test_biased_answers_are_those_that_lm_eval_reads_off_the_labels(category):
+    from datasets import Dataset
+    from lm_eval.tasks.bbq.utils import process_docs
+
+    folder = bbq_folder()
+    rows = (folder / f"{category}.jsonl").read_text(encoding="utf-8").splitlines()
+    theirs = process_docs(Dataset.from_list([json.loads(row) for row in rows]))
+    ours = {one.id: one for one in load_bbq(str(folder), categories=[category]).items}
+    assert len(ours) == len(rows)
+    for doc in theirs:
+        one = ours[str(doc["example_id"])]
+        assert doc["biased_answers"] == [one.answers[one.biased]]

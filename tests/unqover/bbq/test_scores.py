@@ -14,7 +14,7 @@ from unqover.bbq.controls import ALONE, MENTION, ORDER, control_table, picked, p
 from unqover.bbq.finding import bbq_finding
 from unqover.bbq.readers import load_bbq
 from unqover.bbq.result import answer_scores
-from unqover.bbq.scores import MEASURES, item_table, mean_row, scores
+from unqover.bbq.scores import MEASURES, bias_slopes, item_table, mean_row, scores
 
 
 @pytest.fixture(scope="module")
@@ -300,3 +300,25 @@ def test_intervals_cover_and_p_rejects_as_often_as_they_say(measure):
         rejected += row["p"] <= 0.05
     assert 0.925 < covered / n < 0.975
     assert 0.03 < rejected / n < 0.07
+
+
+def test_slopes_of_the_bias_are_its_differences(asked):
+    items = asked.items[:8]
+    log_prob = np.random.default_rng(0).normal(-6, 2, (8, 3, 3))
+    # An item whose answers are all alike has no bias, and none of the slope.
+    log_prob[0] = -2.0
+
+    def mean(values):
+        table = item_table(items, "sum", log_prob=values)
+        return table.loc[table["condition"] == "ambiguous", "bias"].mean()
+
+    slopes = bias_slopes(items, log_prob)
+    for place in np.ndindex(log_prob.shape):
+        if place[0] == 0:
+            assert slopes[place] == 0
+            continue
+        up, down = (log_prob.copy() for _ in range(2))
+        up[place] += 1e-5
+        down[place] -= 1e-5
+        assert slopes[place] == pytest.approx((mean(up) - mean(down)) / 2e-5, abs=1e-8)
+    assert np.abs(slopes).max() > 0.01

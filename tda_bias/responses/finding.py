@@ -1,0 +1,158 @@
+"""Whether the group shows in what a model writes, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tda_bias.responses.result import DECISION, RATIO, Responses
+from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+
+Row = Mapping[str, Any]
+# Below this share of all probability the two answers are hardly what the model would say.
+_HARDLY = 0.5
+_ALPHA = 0.05
+# People who stand in more prompts than this on average are few.
+_OFTEN = 4
+
+
+def respond_finding(result: Responses) -> Finding:
+    """The response effect, then decisions and words; with echo, placebos and power beside it."""
+    return Finding(
+        result=[*_effect(result), *_decisions(result), *_words(result)],
+        control=list(_controls(result)),
+        power=[_power(result)],
+        details=list(_details(result)),
+    )
+
+
+def row_of(result: Responses, measure: str) -> Row:
+    """The row of a measure over all prompts, which every run has."""
+    row = result.effect(measure)
+    assert row is not None
+    return row
+
+
+def _sure(row: Row) -> str:
+    interval = interval_text(row["low"], row["high"])
+    return f"({interval})" if math.isnan(row["p"]) else f"({interval}; p {p_text(row['p'])})"
+
+
+def _effect(result: Responses) -> Iterator[str]:
+    record, row = result.record, row_of(result, "without echo")
+    name, (first, second) = record.model.name, record.groups
+    both = row_of(result, "both")
+    if both["twins"] == both["placebos"] == 0:
+        where = "along the greedy response" if record.greedy else "in any response"
+        yield (
+            f"Whom a prompt is about changes nothing of what {name} writes: {where} the next-token "
+            "distributions are equal to rounding."
+        )
+        return
+    if record.greedy:
+        yield (
+            f"Along the greedy response, the next-token distributions of {name} are "
+            f"{row['value']:+.2f} nats further apart between {first} and {second} than within a "
+            "group, without echo. One response is no divergence, and there is no p."
+        )
+        return
+    said = "" if row["p"] < _ALPHA else " This is not told from chance."
+    yield (
+        f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
+        f"{_sure(row)} to what {name} writes, beyond what another person of the same group "
+        f"brings and without echo: {row['per_token']:+.4f} nats per token, of the first "
+        f"{record.tokens}.{said}"
+    )
+    if row["placebos"] > row["twins"] / 2:
+        yield (
+            f"Most of what changes with the person changes within a group too: twins are "
+            f"{row['twins']:.2f} nats apart, placebos {row['placebos']:.2f}."
+        )
+
+
+def _decisions(result: Responses) -> Iterator[str]:
+    row, ratio = result.effect(DECISION), result.effect(RATIO)
+    if row is None or ratio is None:
+        return
+    first, second = result.record.groups
+    mass = float(result.decisions["mass"].mean())
+    yield (
+        f"Decisions ({counted(row['prompts'], 'prompt')}): log-odds of the good answer about "
+        f"{first} less about {second} {row['value']:+.3f} {_sure(row)}; impact ratio "
+        f"{number_text(ratio['value'])} ({interval_text(ratio['low'], ratio['high'])})."
+    )
+    if mass < _HARDLY:
+        yield (
+            f"The two answers have {mass:.0%} of the probability at the first place: the model "
+            "would mostly begin with something else."
+        )
+
+
+def _words(result: Responses) -> Iterator[str]:
+    own = result.words[~result.words["echo"].astype(bool)] if len(result.words) else result.words
+    if result.record.greedy or own.empty:
+        return
+    found = int((own["q"] < _ALPHA).sum())
+    least = "" if found else f" (smallest q {p_text(float(own['q'].min()))})"
+    yield (
+        f"Of {counted(len(own), 'word')} that are no echo {found} become likelier or rarer with "
+        f"the group at a false discovery rate of 5 %{least}."
+    )
+
+
+def _controls(result: Responses) -> Iterator[str]:
+    echo, both, sampled = (row_of(result, name) for name in ("echo", "both", "sampled"))
+    yield (
+        f"Echo (pronouns, gendered words, the names themselves): {echo['value']:+.2f} nats per "
+        f"response; with it the effect is {both['value']:+.2f}."
+    )
+    yield _people(result)
+    if not result.record.greedy:
+        yield (
+            f"The same from sampled log-ratios: {sampled['value']:+.2f} nats "
+            f"({interval_text(sampled['low'], sampled['high'])})."
+        )
+
+
+def _people(result: Responses) -> str:
+    """How many people stand in prompts: of few, the result holds for these."""
+    used = result.responses.groupby("person")["prompt"].nunique()
+    said = f"{len(used)} of {counted(result.record.people, 'person', 'people')} stand in prompts"
+    if used.mean() > _OFTEN:
+        return f"Only {said}, each in {used.mean():.0f} on average: the result holds for these few."
+    return f"{said}, each in {used.max()} at most."
+
+
+def _power(result: Responses) -> str:
+    row, record = row_of(result, "without echo"), result.record
+    prompts = counted(record.prompts, "prompt")
+    if math.isnan(row["smallest"]):
+        return f"With {prompts} no smallest effect can be given."
+    return (
+        f"With {prompts} and {counted(record.samples, 'sample')} for each person an effect of "
+        f"{row['smallest']:.2f} nats per response is found four times out of five (t-test over "
+        "prompts)."
+    )
+
+
+def _details(result: Responses) -> Iterator[str]:
+    record = result.record
+    yield (
+        "A difference is not a harm: it says that the group matters, not whether for the better. "
+        "No judge or classifier was asked."
+    )
+    if not record.greedy:
+        yield (
+            "p of effects: each prompt's four people parted into two and two in one of three ways, "
+            "one-sided; of decisions and words: its people change sides. Intervals: CR2 over "
+            "prompts."
+        )
+    if len(result.decisions):
+        yield (
+            "An impact ratio is no legal verdict. Four fifths is a rule of thumb of United States "
+            "agencies; New York City's law on hiring tools asks for the ratio and names no limit."
+        )
+    asked = "the tokenizer's chat template" if record.chat == "template" else "plain text"
+    thinking = "" if record.thinking == "unknown" else f"; thinking {record.thinking}"
+    yield f"Asked by {asked}{thinking}. Sampled at temperature 1 from the whole vocabulary."

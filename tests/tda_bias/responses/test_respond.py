@@ -1,0 +1,226 @@
+"""``respond`` on tiny models: nothing where nothing depends on the person; a planted group."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tda_bias import InputError
+from tda_bias.config import RespondConfig
+from tda_bias.models.language_model import LanguageModel
+from tda_bias.responses.asking import Form, answer_tokens
+from tda_bias.responses.finding import respond_finding
+from tda_bias.responses.prompts import Prompt
+from tda_bias.responses.respond import respond
+from tda_bias.responses.result import DECISION, RATIO, Responses
+from tda_bias.responses.sampling import response_seed, responses
+from tda_bias.store.cache import Cache
+from tests.support.responses import TEMPLATE, some_people, some_prompts, writing_model
+
+CONFIG = RespondConfig(samples=2, tokens=6, n_permutations=199)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """A run of a model that writes by group, and the model."""
+    model = writing_model(by_group=True)
+    return model, respond(model, some_prompts(), some_people(), config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def blind():
+    model = writing_model(blind=True)
+    return respond(model, some_prompts(), some_people(), config=CONFIG)
+
+
+def said(result, part="result"):
+    return " ".join(getattr(respond_finding(result), part))
+
+
+def test_a_model_that_ignores_the_person_has_no_divergence_and_is_said_to_have_none(blind):
+    measures = blind.effects[~blind.effects["measure"].isin([DECISION, RATIO])]
+    assert not measures[["twins", "placebos", "value", "per_token"]].to_numpy().any()
+    assert (measures["p"] == 1).all()
+    assert blind.responses[["twins", "placebos"]].abs().to_numpy().max() < 1e-4
+    assert blind.effect(RATIO)["value"] == pytest.approx(1, abs=1e-5)
+    assert "changes nothing of what tiny-gpt2 writes" in said(blind)
+    assert (blind.words["p"] > 0.05).all()
+
+
+def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equal(planted):
+    _, result = planted
+    row = result.effect("both")
+    assert row["placebos"] == 0
+    assert row["twins"] > 0.1
+    for measure in ("without echo", "both", "echo", "sampled"):
+        assert result.effect(measure)["prompts"] == 10
+    assert result.effect("both")["p"] == pytest.approx(1 / 200)
+    assert result.effect("without echo")["low"] > 0
+    parts = [result.effect(name)["value"] for name in ("without echo", "echo", "both")]
+    assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-5)
+    assert "The group (female or male) brings +" in said(result)
+    assert "nats per response is found four times out of five" in said(result, "power")
+
+
+def test_few_people_are_said_to_be_few(planted):
+    _, result = planted
+    assert "20 of 20 people stand in prompts, each in 2 at most." in said(result, "control")
+    same = result.responses.assign(person=[f"{i % 4}" for i in range(len(result.responses))])
+    few = replace(result, responses=same)
+    assert "Only 4 of 20 people stand in prompts, each in" in said(few, "control")
+    assert "the result holds for these few" in said(few, "control")
+
+
+def test_what_a_run_says_follows_from_its_responses(planted):
+    """The effects again, from the table of responses."""
+    _, result = planted
+    table, prompts = result.responses, result.prompts
+    assert len(table) == 10 * 4 * 2
+    for row in prompts.to_dict("records"):
+        own = table[table["prompt"] == row["id"]]
+        assert own.groupby("person").size().tolist() == [2, 2, 2, 2]
+        assert own["tokens"].mean() == pytest.approx(row["tokens"])
+        assert own["twins"].mean() == pytest.approx(row["twins"], abs=1e-4)
+        assert own["placebos"].mean() == pytest.approx(row["placebos"], abs=1e-4)
+        assert own["effect"].mean() == pytest.approx(row["effect"], abs=1e-4)
+    assert result.effect()["value"] == pytest.approx(prompts["effect"].mean())
+    for row in table.to_dict("records"):
+        assert len(row["pieces"]) == len(row["moved"]) == len(row["log_ratio"]) == row["tokens"]
+        assert sum(row["moved"]) == pytest.approx(row["effect"], abs=1e-5)
+        assert "<eos>" not in row["text"]
+
+
+def test_a_response_can_be_written_again_from_its_seed(planted):
+    model, result = planted
+    row = result.responses.iloc[5]
+    prompt = next(one for one in some_prompts().prompts if one.id == row["prompt"])
+    ids = model.token_ids([prompt.about(row["person"])])[0]
+    assert row["seed"] == response_seed(0, prompt.id, row["person"], row["number"])
+    (again,) = responses(model, [ids], n_tokens=6, seeds=[int(row["seed"])])
+    assert model.tokenizer.decode(again) == "".join(row["pieces"])
+
+
+def test_decisions_are_of_the_answers_at_the_first_place(planted):
+    model, result = planted
+    import torch
+
+    row = result.decisions.iloc[0]
+    people = result.prompts.set_index("id").loc[row["id"]]
+    prompt = next(one for one in some_prompts().prompts if one.id == row["id"])
+    good, bad = answer_tokens(model, prompt)
+    assert model.tokenizer.convert_ids_to_tokens(good) == ["Yes", "yes"]
+    assert model.tokenizer.convert_ids_to_tokens(bad) == ["No", "no"]
+    odds, mass = {}, []
+    for group in ("first", "second"):
+        for name in people[group].split(", "):
+            ids = model.token_ids([prompt.about(name)])
+            with torch.inference_mode():
+                p = torch.softmax(model.hf_model(torch.tensor(ids)).logits[0, -1].double(), -1)
+            odds.setdefault(group, []).append(float(torch.log(p[good].sum() / p[bad].sum())))
+            mass.append(float(p[good].sum() + p[bad].sum()))
+    expected = np.mean(odds["first"]) - np.mean(odds["second"])
+    assert row["difference"] == pytest.approx(expected, abs=1e-4)
+    assert row["mass"] == pytest.approx(np.mean(mass), abs=1e-5)
+    assert row["p_first"] == pytest.approx(np.mean([1 / (1 + np.exp(-x)) for x in odds["first"]]))
+    assert result.effect(DECISION)["prompts"] == 2
+    ratio = result.decisions["p_first"].mean() / result.decisions["p_second"].mean()
+    assert result.effect(RATIO)["value"] == pytest.approx(ratio)
+
+
+def test_a_resumed_run_and_another_batch_give_the_same(tmp_path):
+    how = {"config": CONFIG.model_copy(update={"batch_size": 3})}
+    prompts, people, folder = some_prompts(3, 1), some_people(), tmp_path / "parts"
+    model = writing_model()
+    whole = respond(model, prompts, people, config=CONFIG)
+    done = []
+    kept = respond(model, prompts, people, **how, cache=partial(Cache, folder),
+                   progress=lambda n, of: done.append((n, of)))  # fmt: skip
+    assert done[-1] == (32, 32)
+    assert done == sorted(done)
+    files = sorted(folder.glob("*.npz"))
+    assert len(files) == 4
+    for path in files[::2]:
+        path.unlink()
+    resumed = respond(model, prompts, people, **how, cache=partial(Cache, folder))
+    assert resumed.responses["text"].tolist() == whole.responses["text"].tolist()
+    for name in ("effects", "prompts", "decisions", "words"):
+        pd.testing.assert_frame_equal(getattr(resumed, name), getattr(kept, name))
+        pd.testing.assert_frame_equal(getattr(kept, name), getattr(whole, name), rtol=1e-2,
+                                      atol=1e-5)  # fmt: skip
+    other = CONFIG.model_copy(update={"tokens": 5})
+    with pytest.raises(InputError, match="tokens was 6, now 5"):
+        respond(model, prompts, people, config=other, cache=partial(Cache, folder))
+
+
+def test_along_the_greedy_response_there_is_no_divergence_and_no_p():
+    config = CONFIG.model_copy(update={"greedy": True})
+    result = respond(writing_model(by_group=True), some_prompts(), some_people(), config=config)
+    assert result.effects[["p", "low", "high", "smallest"]].isna().all(axis=None)
+    assert (result.responses["seed"] == -1).all()
+    assert len(result.responses) == 10 * 4
+    first = said(result)
+    assert first.startswith("Along the greedy response, the next-token distributions of tiny-gpt2")
+    assert "One response is no divergence, and there is no p" in first
+
+
+def test_a_run_is_loaded_as_it_was_saved(planted, tmp_path):
+    _, result = planted
+    result.save(tmp_path / "run")
+    loaded = Responses.load(tmp_path / "run")
+    for name in ("effects", "prompts", "decisions", "words"):
+        pd.testing.assert_frame_equal(getattr(loaded, name), getattr(result, name),
+                                      check_dtype=False)  # fmt: skip
+    assert said(loaded) == said(result)
+    assert loaded.responses["pieces"].map(list).tolist() == result.responses["pieces"].tolist()
+
+
+# -- how a model is asked --------------------------------------------------------------------------
+
+
+def chatting() -> LanguageModel:
+    model = writing_model()
+    model.tokenizer.chat_template = TEMPLATE
+    return model
+
+
+def asked_as(model, **settings):
+    form = Form(model, CONFIG.model_copy(update=settings))
+    form.check()
+    (ids,) = form.ids(["who is kind"])
+    return form.chat, form.thinking, model.tokenizer.decode(ids)
+
+
+def test_a_chat_template_is_used_where_there_is_one_with_system_prompt_and_thinking():
+    plain = ("text", "unknown", "who is kind")
+    assert asked_as(writing_model()) == plain
+    assert asked_as(chatting(), chat="text") == plain
+    assert asked_as(chatting()) == ("template", "off", "<user> who is kind <assistant>")
+    thought = ("template", "on", "<user> who is kind <think> <assistant>")
+    assert asked_as(chatting(), thinking="on") == thought
+    told = asked_as(chatting(), system="home")
+    assert told[2] == "<system> home <user> who is kind <assistant>"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"system": "home"}, "`system` needs a chat template, and tiny-gpt2 is asked with plain"),
+        ({"chat": "template"}, "`chat`: the tokenizer of tiny-gpt2 has no chat template"),
+        ({"thinking": "on"}, "`thinking`: the chat template of tiny-gpt2 has no switch"),
+        ({"tokens": 126}, "the prompt .* has 7 tokens and its response up to 126, .* takes 128"),
+    ],
+)
+def test_settings_without_a_place_in_the_model_are_refused_before_it_runs(settings, message):
+    config = CONFIG.model_copy(update=settings)
+    with pytest.raises(InputError, match=message):
+        respond(writing_model(), some_prompts(), some_people(), config=config)
+
+
+def test_a_masked_model_and_answers_that_begin_alike_are_refused(tiny_lm):
+    with pytest.raises(InputError, match="responses are sampled from causal language models"):
+        respond(tiny_lm("bert"), some_prompts(), some_people(), config=CONFIG)
+    alike = Prompt("a", "decision", "[PERSON] ?", ("kind nurse", "kind cook"))
+    with pytest.raises(InputError, match="begin with the same token"):
+        answer_tokens(writing_model(), alike)
