@@ -14,7 +14,7 @@ import tempfile
 import time
 
 RUNS = 3
-LIMIT = 6
+LIMIT = 24
 DATA = os.environ.get("TDABIAS_STEREOSET", "starter")
 COMMAND = f"heads --model smollm2-135m --category gender --data {DATA} --limit {LIMIT} --quiet"
 WAYS = {
