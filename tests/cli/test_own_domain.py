@@ -211,5 +211,8 @@ def test_the_commands_of_the_page_go_from_a_spreadsheet_to_a_report(words_folder
     commands = [step.command for step in shown_steps(text)]
     assert len(commands) == 7
     for command in commands:
+        # The folder of a model's runs has a mark where the model is a folder.
+        own = next((path.name for path in tmp_path.glob("runs/*")), "")
+        command = command.replace("runs/smollm2-135m", f"runs/{own}")
         replay(command.replace("smollm2-135m", "tiny"), tmp_path)
     assert (tmp_path / "age.html").is_file()
