@@ -13,7 +13,8 @@ def expected(error: Exception) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if hasattr(error, "format_message"):  # of the click that typer uses, its own or another
-        return str(error.format_message()) + _option_for_argument(error) + _option_now(error)
+        usual = str(error.format_message()) + _option_for_argument(error)
+        return _option_now(error) or usual
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.strerror}: {error.filename}"[:400]
     if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be loaded
@@ -44,7 +45,7 @@ _FORMER = {("pairs", "--set"): "--pairs"}
 
 
 def _option_now(error: Any) -> str:
-    """What to type for an option that has another name now."""
-    command = getattr(getattr(error, "ctx", None), "info_name", None)
-    now = _FORMER.get((str(command), getattr(error, "option_name", "")))
-    return f" It is {now} now." if now else ""
+    """What to type for an option that has another name now; empty for every other mistake."""
+    command, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
+    now = _FORMER.get((str(getattr(command, "info_name", "")), str(option)))
+    return f"No such option: {option}; it is {now} now" if now else ""

@@ -146,7 +146,16 @@ class HeadBias(LazyResult):
         return "\n".join(self._lines())
 
     def _lines(self) -> list[str]:
-        return [line for name in self.categories for line in (self.title(name), self.said(name))]
+        lines = []
+        for category in self.categories:
+            c, survivors = self.controls_record(category), self.survivors(category=category)
+            lines += [
+                self.title(category),
+                self.said(category),
+                f"{counted(c.hot_spots_p05, 'head')} with p < .05, {c.hot_spots_expected:.1f} "
+                f"expected by chance; {len(survivors)} survive correction.",
+            ]
+        return lines
 
     def _shown(self) -> Mapping[str, pd.DataFrame]:
         return {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}

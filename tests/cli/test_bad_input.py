@@ -105,7 +105,7 @@ _FLAGS = {
     f"{_S} --data .": "has no file dev.json*",
     "pairs -m MODEL": "`pairs` is missing; give --pairs",
     "pairs -m MODEL --data own.jsonl": "give a file of your own pairs to --pairs; got --data own.j",
-    "pairs -m MODEL --set winobias": "No such option: --set. It is --pairs now.",
+    "pairs -m MODEL --set winobias": "No such option: --set; it is --pairs now",
     "pairs -m MODEL --pairs wino": "`pairs` must be one of crows",
     "pairs -m BARE --pairs winobias": "has no tokenizer: its folder lacks tokenizer.json",
     f"{_P} --x-weights none.csv": "`x_weights` must be a readable file; 'none.csv'",

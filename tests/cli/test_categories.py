@@ -113,6 +113,9 @@ def test_each_category_has_the_files_that_it_has_alone_and_the_model_is_loaded_o
             for entry in ("created", "checksum"):
                 del record[entry]
             del record["settings"]["out"], record["settings"]["quiet"]
+            record.pop("seconds", None)
+            for group in record.get("groups", ()):
+                del group["created"]
         assert records[0] == records[1]  # with a hash of every file
 
 
