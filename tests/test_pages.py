@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bbq import bbq_folder
 from tests.support.pages import (
     STORED,
     difference,
@@ -60,11 +61,13 @@ MADE_BEFORE = {"ablate": "tdabias heads --model smollm2-135m --category gender -
 
 @pytest.mark.long
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["debias", "ablate"])
+@pytest.mark.parametrize("name", ["debias", "ablate", "bbq"])
 def test_what_took_too_long_is_what_the_command_still_prints(name, tmp_path):
     """Minutes: trainings and removals. A training differs between processors by more than this."""
     text = (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8")
     write_files(text, tmp_path)
+    if name == "bbq":
+        (tmp_path / "bbq").symlink_to(bbq_folder())
     if name in MADE_BEFORE:
         replay(MADE_BEFORE[name], tmp_path)
     for step in long_steps(text):
@@ -73,7 +76,7 @@ def test_what_took_too_long_is_what_the_command_still_prints(name, tmp_path):
 
 def test_the_pages_with_stored_runs_are_those_that_are_run_anew_on_request():
     stored = {page.stem for page in PAGES if long_steps(page.read_text(encoding="utf-8"))}
-    assert stored == {"debias", "ablate"}
+    assert stored == {"debias", "ablate", "bbq"}
 
 
 PAGE = """\
