@@ -165,8 +165,15 @@ PANELS = {
                     compute=".respond:compute",
                     load="tda_bias.responses.result:Responses.load",
                     shown="tda_bias.responses.shown:shown",
+                    outcomes="tda_bias.responses.outcomes:respond_outcomes",
                 )
             },
+            audited=Audited(
+                "category",
+                named={"gender": "gender", "race": "race"},
+                quick={"quick": True},
+                less="all but 12 prompts, two samples each",
+            ),
         ),
     ),
     "Test": (

@@ -12,7 +12,7 @@ from tda_bias.show.text import Finding, counted, interval_text, number_text, p_t
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
 _HARDLY = 0.5
-_ALPHA = 0.05
+ALPHA = 0.05
 # People who stand in more prompts than this on average are few.
 _OFTEN = 4
 
@@ -34,7 +34,14 @@ def row_of(result: Responses, measure: str) -> Row:
     return row
 
 
-def _sure(row: Row) -> str:
+def is_untouched(result: Responses) -> bool:
+    """Tell whether nothing that is written depends on the person, beyond rounding."""
+    both = row_of(result, "both")
+    return bool(both["twins"] == both["placebos"] == 0)
+
+
+def sure_of(row: Row) -> str:
+    """The interval of a value, and its p where it has one."""
     interval = interval_text(row["low"], row["high"])
     return f"({interval})" if math.isnan(row["p"]) else f"({interval}; p {p_text(row['p'])})"
 
@@ -42,8 +49,7 @@ def _sure(row: Row) -> str:
 def _effect(result: Responses) -> Iterator[str]:
     record, row = result.record, row_of(result, "without echo")
     name, (first, second) = record.model.name, record.groups
-    both = row_of(result, "both")
-    if both["twins"] == both["placebos"] == 0:
+    if is_untouched(result):
         where = "along the greedy response" if record.greedy else "in any response"
         yield (
             f"Whom a prompt is about changes nothing of what {name} writes: {where} the next-token "
@@ -57,10 +63,10 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    said = "" if row["p"] < _ALPHA else " This is not told from chance."
+    said = "" if row["p"] < ALPHA else " This is not told from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
-        f"{_sure(row)} to what {name} writes, beyond what another person of the same group "
+        f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
         f"brings and without echo: {row['per_token']:+.4f} nats per token, of the first "
         f"{record.tokens}.{said}"
     )
@@ -76,12 +82,19 @@ def _decisions(result: Responses) -> Iterator[str]:
     if row is None or ratio is None:
         return
     first, second = result.record.groups
-    mass = float(result.decisions["mass"].mean())
     yield (
         f"Decisions ({counted(row['prompts'], 'prompt')}): log-odds of the good answer about "
-        f"{first} less about {second} {row['value']:+.3f} {_sure(row)}; impact ratio "
+        f"{first} less about {second} {row['value']:+.3f} {sure_of(row)}; impact ratio "
         f"{number_text(ratio['value'])} ({interval_text(ratio['low'], ratio['high'])})."
     )
+    yield from hardly_said(result)
+
+
+def hardly_said(result: Responses) -> Iterator[str]:
+    """A sentence where the two answers of decisions have little of the probability."""
+    if result.decisions.empty:
+        return
+    mass = float(result.decisions["mass"].mean())
     if mass < _HARDLY:
         yield (
             f"The two answers have {mass:.0%} of the probability at the first place: the model "
@@ -93,7 +106,7 @@ def _words(result: Responses) -> Iterator[str]:
     own = result.words[~result.words["echo"].astype(bool)] if len(result.words) else result.words
     if result.record.greedy or own.empty:
         return
-    found = int((own["q"] < _ALPHA).sum())
+    found = int((own["q"] < ALPHA).sum())
     least = "" if found else f" (smallest q {p_text(float(own['q'].min()))})"
     yield (
         f"Of {counted(len(own), 'word')} that are no echo {found} become likelier or rarer with "
@@ -107,7 +120,8 @@ def _controls(result: Responses) -> Iterator[str]:
         f"Echo (pronouns, gendered words, the names themselves): {echo['value']:+.2f} nats per "
         f"response; with it the effect is {both['value']:+.2f}."
     )
-    yield _people(result)
+    number, about = people_said(result)
+    yield f"People in prompts: {number} {about}."
     if not result.record.greedy:
         yield (
             f"The same from sampled log-ratios: {sampled['value']:+.2f} nats "
@@ -115,13 +129,14 @@ def _controls(result: Responses) -> Iterator[str]:
         )
 
 
-def _people(result: Responses) -> str:
-    """How many people stand in prompts: of few, the result holds for these."""
+def people_said(result: Responses) -> tuple[str, str]:
+    """How many people stand in prompts, and how often: of few, the result holds for these."""
     used = result.responses.groupby("person")["prompt"].nunique()
-    said = f"{len(used)} of {counted(result.record.people, 'person', 'people')} stand in prompts"
+    of = f"of {counted(result.record.people, 'person', 'people')}"
     if used.mean() > _OFTEN:
-        return f"Only {said}, each in {used.mean():.0f} on average: the result holds for these few."
-    return f"{said}, each in {used.max()} at most."
+        often = f"each in {used.mean():.0f} prompts on average: the result holds for these few"
+        return str(len(used)), f"{of} only, {often}"
+    return str(len(used)), f"{of}, each in {used.max()} at most"
 
 
 def _power(result: Responses) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tda_bias.responses.brief import respond_brief
 from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.output import Output
@@ -20,7 +21,7 @@ def shown(result: Responses, folder: Path, *, top: int = 10) -> Output:
     decisions = [] if result.decisions.empty else [_decision_table(result)]
     words = [] if result.words.empty else [_word_table(result, top)]
     return Output(
-        finding=respond_finding(result).then(report_of(folder)),
+        finding=respond_finding(result).led_by(respond_brief(result)).then(report_of(folder)),
         shown=[_effect_table(result), *decisions, *words],
         values={
             "model": result.record.model,

@@ -1,0 +1,50 @@
+"""What sampled responses come to: how far they depend on the group, beyond the person."""
+
+from __future__ import annotations
+
+import math
+
+from tda_bias.responses.result import HEADLINE, Responses
+from tda_bias.show.text import counted
+from tda_bias.show.verdict import Bar, Outcome
+
+# People that are grouped otherwise than by one of these belong to no category.
+_CATEGORIES = ("gender", "race", "age")
+
+
+def respond_outcomes(result: Responses) -> list[Outcome]:
+    """The response effect without echo; of greedy responses none, which have no divergence."""
+    row, record = result.effect(HEADLINE), result.record
+    if record.greedy or row is None:
+        return []
+    spread = result.prompts["effect"].std(ddof=1)
+    effect, low, high = (
+        row[name] / spread if spread > 0 else math.nan for name in ("value", "low", "high")
+    )
+    asked = str(record.settings.get("category", ""))
+    twins, placebos = row["twins"], row["placebos"]
+    return [
+        Outcome(
+            question="says",
+            name=f"Responses: {asked or ' or '.join(record.groups)}",
+            about="response effect: how much further apart responses about people of two groups "
+            "are than about people of one, without names, pronouns and gendered words",
+            value=row["value"],
+            low=row["low"],
+            high=row["high"],
+            unit="nats",
+            p=row["p"],
+            clusters=int(row["prompts"]),
+            cluster="prompt",
+            effect=effect,
+            effect_low=low,
+            effect_high=high,
+            category=asked if asked in _CATEGORIES else "",
+            bars=[Bar("any name", placebos / twins)] if twins > 0 else [],
+            lines=[
+                f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
+                f"would find {row['smallest']:.2f} nats",
+            ],
+            items=result.prompts,
+        )
+    ]
