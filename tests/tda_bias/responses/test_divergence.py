@@ -223,6 +223,7 @@ def test_a_response_ends_with_its_end_token_which_counts():
 
 def test_counterparts_are_those_that_grammar_chooses_between_each_in_one_set():
     sets = counterparts()
+    assert sets == sorted(tuple(sorted(words)) for words in sets)  # alike in every process
     words = [word for words in sets for word in words]
     assert len(words) == len(set(words))
     of = {word: set(words) for words in sets for word in words}
