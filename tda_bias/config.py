@@ -238,7 +238,7 @@ class CurveConfig(RandomHeadsOption):
     most: int = Field(64, ge=1, le=4096, description="with --curve: heads ablated at most")
 
 
-class RespondConfig(BatchOption, ConfidenceOption, SeedOption):
+class RespondConfig(ChatOption, BatchOption, ConfidenceOption, SeedOption):
     """Settings of ``respond``."""
 
     samples: int = Field(
@@ -249,14 +249,6 @@ class RespondConfig(BatchOption, ConfidenceOption, SeedOption):
         False,
         description="the likeliest response in the place of samples: a look at one response, not a "
         "divergence",
-    )
-    chat: Literal["auto", "template", "text"] = Field(
-        "auto",
-        description="template: ask by the tokenizer's chat template; text: the prompt as it is; "
-        "auto: by the template where there is one",
-    )
-    system: str | None = Field(
-        None, min_length=1, description="system prompt, for the chat template"
     )
     thinking: Literal["off", "on"] = Field(
         "off", description="whether the model thinks first, where its chat template knows that"

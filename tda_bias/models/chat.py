@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tda_bias.config import ChatOption
 from tda_bias.models.language_model import LanguageModel, special_tokens_around
 from tda_bias.store.record import ChatRecord, Thinking
 from tda_bias.types import InputError
@@ -124,6 +125,45 @@ def chat_of(model: LanguageModel, *, system: str | None = None, thinking: Thinki
     knows = rendered(model, first, thinking=other) != text
     between = _between(model, first, text, thinking)
     return Chat(before, after, between, thinking if knows else None)
+
+
+def chat_for(
+    model: LanguageModel, config: ChatOption, *, thinking: Thinking = "off"
+) -> Chat | None:
+    """The template that a model is asked through; None where it is asked in plain text.
+
+    Args:
+        model: A model.
+        config: Whether by a template, and the system prompt.
+        thinking: Whether the model thinks before it answers, where the template knows of it.
+
+    Raises:
+        InputError: if a template, a system prompt or thinking is asked for and has no place.
+    """
+    may = model.kind == "causal" and config.chat != "text"
+    if may and (config.chat == "template" or has_template(model)):
+        chat = chat_of(model, system=config.system, thinking=thinking)
+        if thinking == "on" and chat.thinking is None:
+            raise InputError(
+                f"`thinking`: the chat template of {model.name} has no switch for it; leave it out"
+            )
+        return chat
+    asked_for = {
+        "chat": config.chat == "template",
+        "system": config.system is not None,
+        "thinking": thinking == "on",
+    }
+    for name in (name for name, is_asked in asked_for.items() if is_asked):
+        why = "its tokenizer has no chat template"
+        if config.chat == "text":
+            why = "`chat` is text"
+        elif model.kind != "causal":
+            why = f"it is {model.kind}"
+        raise InputError(
+            f"`{name}` goes with chat models, and `model` {model.name} is asked in plain text "
+            f"({why}); leave it out"
+        )
+    return None
 
 
 def _between(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 
 from tda_bias.config import RespondConfig
+from tda_bias.models.chat import Chat
 from tda_bias.models.language_model import LanguageModel, special_tokens_around
 from tda_bias.responses.persons import PersonSet, drawn, refuse_descriptions_twice
 from tda_bias.responses.prompts import Prompt
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
-# What chat templates call the switch of thinking.
-_SWITCH = "enable_thinking"
 _SPELLINGS = (str, str.lower, str.upper, str.capitalize)
 
 
@@ -35,92 +33,28 @@ class Asked:
     ids: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Form:
-    """How a model is asked: by its chat template or with plain text, with or without thinking."""
-
-    model: LanguageModel
-    config: RespondConfig
-
-    @property
-    def chat(self) -> Literal["template", "text"]:
-        """What is used, where the configuration leaves it open."""
-        if self.config.chat == "text":
-            return "text"
-        return "template" if self._template else "text"
-
-    @property
-    def thinking(self) -> Literal["off", "on", "unknown"]:
-        """Whether the model thinks first; unknown where its template has no switch for it."""
-        return self.config.thinking if self._has_switch else "unknown"
-
-    @property
-    def _template(self) -> str:
-        return str(getattr(self.model.tokenizer, "chat_template", None) or "")
-
-    @property
-    def _has_switch(self) -> bool:
-        return self.chat == "template" and _SWITCH in self._template
-
-    def check(self) -> None:
-        """Refuse settings that this tokenizer has no place for.
-
-        Raises:
-            InputError: naming the setting.
-        """
-        name = self.model.name
-        if self.config.chat == "template" and not self._template:
-            raise InputError(f"`chat`: the tokenizer of {name} has no chat template; leave it out")
-        if self.config.system is not None and self.chat == "text":
-            raise InputError(
-                f"`system` needs a chat template, and {name} is asked with plain text; leave it out"
-            )
-        if self.config.thinking == "on" and not self._has_switch:
-            raise InputError(
-                f"`thinking`: the chat template of {name} has no switch for it; leave it out"
-            )
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of prompts, up to where the response begins.
-
-        Raises:
-            InputError: if the chat template refuses the system prompt.
-        """
-        tokenizer: Any = self.model.tokenizer
-        if self.chat == "text":
-            before = special_tokens_around(tokenizer)[0]
-            return [[*before, *own] for own in self.model.token_ids(texts)]
-        from jinja2 import TemplateError
-
-        said = [{"role": "system", "content": self.config.system}] if self.config.system else []
-        chats = [[*said, {"role": "user", "content": text}] for text in texts]
-        switch = {_SWITCH: self.config.thinking == "on"} if self._has_switch else {}
-        try:
-            read = tokenizer.apply_chat_template(
-                chats, add_generation_prompt=True, tokenize=True, return_dict=True, **switch
-            )
-        except TemplateError as error:
-            raise InputError(
-                f"the chat template of {self.model.name} refuses the prompt ({error}); leave "
-                "--system out"
-            ) from None
-        return [list(own) for own in read["input_ids"]]
-
-
 def asked(
-    model: LanguageModel, prompts: Sequence[Prompt], persons: PersonSet, config: RespondConfig
+    model: LanguageModel,
+    prompts: Sequence[Prompt],
+    persons: PersonSet,
+    config: RespondConfig,
+    chat: Chat | None,
 ) -> list[Asked]:
-    """The prompts, each about four people of its own.
+    """The prompts, each about four people of its own; ``chat`` is what stands around each.
 
     Raises:
-        InputError: if a setting has no place in this tokenizer, a prompt has no four people with as
-            many tokens, or a prompt with its response does not fit the model's context.
+        InputError: if a prompt has no four people with as many tokens, or does not fit the model's
+            context with its response.
     """
     refuse_descriptions_twice(prompts, persons)
-    form = Form(model, config)
-    form.check()
+    before, _ = special_tokens_around(model.tokenizer)
+
+    def ids_of(texts: list[str]) -> list[list[int]]:
+        whole = texts if chat is None else [chat.prompt(text) for text in texts]
+        return [[*before, *own] for own in model.token_ids(whole)]
+
     names = [person.name for person in persons.persons]
-    every = [form.ids([prompt.about(name) for name in names]) for prompt in prompts]
+    every = [ids_of([prompt.about(name) for name in names]) for prompt in prompts]
     tokens = np.array([[len(ids) for ids in of_prompt] for of_prompt in every])
     four = drawn(persons, prompts, tokens, generator(config.seed, "respond", "persons"))
     found = [

@@ -168,6 +168,8 @@ def _details(result: Responses) -> Iterator[str]:
             "An impact ratio is no legal verdict. Four fifths is a rule of thumb of United States "
             "agencies; New York City's law on hiring tools asks for the ratio and names no limit."
         )
-    asked = "the tokenizer's chat template" if record.chat == "template" else "plain text"
-    thinking = "" if record.thinking == "unknown" else f"; thinking {record.thinking}"
+    asked, thinking = "plain text", ""
+    if record.chat is not None:
+        asked = "the tokenizer's chat template"
+        thinking = f"; thinking {record.chat.thinking}" if record.chat.thinking else ""
     yield f"Asked by {asked}{thinking}. Sampled at temperature 1 from the whole vocabulary."

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from tda_bias.config import RespondConfig
+from tda_bias.models.chat import Chat, chat_for
 from tda_bias.models.language_model import LanguageModel, model_record
 from tda_bias.models.scored import Arrays, Block, read_blocks
-from tda_bias.responses.asking import Asked, Form, answer_tokens, asked
+from tda_bias.responses.asking import Asked, answer_tokens, asked
 from tda_bias.responses.divergence import Reader
 from tda_bias.responses.echo import EchoClasses, echo_classes
 from tda_bias.responses.persons import PersonSet
@@ -63,7 +64,8 @@ def respond(
             f"`model` {model.name} is a {model.kind} model ({model.architecture}); responses are "
             "sampled from causal language models that transformers can generate with"
         )
-    every = asked(model, prompts.prompts, persons, config)
+    chat = chat_for(model, config, thinking=config.thinking)
+    every = asked(model, prompts.prompts, persons, config, chat)
     answers = {
         one.prompt.id: answer_tokens(model, one.prompt) for one in every if one.prompt.choices
     }
@@ -79,7 +81,7 @@ def respond(
         cache=cache,
         progress=progress,
     )
-    return _collected(model, readers, read, persons, prompts, config)
+    return _collected(model, readers, read, persons, prompts, config, chat)
 
 
 def _names(one: Asked, persons: PersonSet) -> list[str]:
@@ -186,6 +188,7 @@ def _collected(
     persons: PersonSet,
     prompts: PromptSet,
     config: RespondConfig,
+    chat: Chat | None,
 ) -> Responses:
     """The tables of what was read."""
     ends = end_tokens(model)
@@ -206,7 +209,6 @@ def _collected(
         )
         for one, arrays in zip(readers, read, strict=True)
     ]
-    form = Form(model, config)
     words: Words = words_of(
         model,
         [(arrays["word"], arrays["expected"]) for arrays in read],
@@ -226,9 +228,7 @@ def _collected(
             samples=1 if config.greedy else config.samples,
             tokens=config.tokens,
             greedy=config.greedy,
-            chat=form.chat,
-            system=config.system,
-            thinking=form.thinking,
+            chat=None if chat is None else chat.record,
             confidence=config.confidence,
         ),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from tda_bias.responses.word_shifts import WORD_COLUMNS
 from tda_bias.show.text import counted
-from tda_bias.store.record import RunRecord, SourceOfRun
+from tda_bias.store.record import ChatRecord, RunRecord, SourceOfRun
 from tda_bias.store.result import Result
 
 # The measure that the finding is about.
@@ -35,9 +35,7 @@ class RespondRecord(RunRecord):
         samples: Responses for each prompt and person.
         tokens: Of a response at most.
         greedy: Whether responses are the likeliest ones.
-        chat: Whether they were asked by the tokenizer's chat template or with plain text.
-        system: The system prompt, if there was one.
-        thinking: Whether the model thought first; unknown where its template has no switch.
+        chat: What its chat template put around every prompt; None for plain text.
         confidence: Coverage of the intervals.
     """
 
@@ -49,9 +47,7 @@ class RespondRecord(RunRecord):
     samples: int
     tokens: int
     greedy: bool
-    chat: Literal["template", "text"]
-    system: str | None = None
-    thinking: Literal["off", "on", "unknown"]
+    chat: ChatRecord | None = None
     confidence: float
 
     def reads(self) -> list[SourceOfRun]:

@@ -30,7 +30,6 @@ def shown(result: Responses, folder: Path, *, top: int = 10) -> Output:
             "tokens": result.record.tokens,
             "greedy": result.record.greedy,
             "chat": result.record.chat,
-            "thinking": result.record.thinking,
             "effects": result.effects,
             "prompts": result.prompts,
             "decisions": result.decisions,

@@ -46,6 +46,10 @@ def out(folder):
 
 def test_a_run_says_what_the_group_brings_and_leaves_its_files(out, capsys):
     assert run(["show", str(out)]) == 0
+    brief = capsys.readouterr().out
+    assert "\nWhat the model writes depends on the group (women or men).\n" in brief
+    assert "response effect" in brief
+    assert run(["show", str(out), "--verbose"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for said in (
         "RESULT The group (women or men) brings +", "nats per response", "Decisions (2 prompts)",
@@ -71,7 +75,7 @@ def test_other_programs_get_every_table(out, capsys):
 
 
 def test_the_page_shows_responses_closed_and_says_how_to_make_the_run_again(out, tmp_path):
-    assert run(["report", str(out), "--audit", "--out", str(tmp_path / "page.html")]) == 0
+    assert run(["report", str(out), "--out", str(tmp_path / "page.html")]) == 0
     html = (tmp_path / "page.html").read_text()
     assert '<details class="responses"><summary>Responses (8 of 48)</summary>' in html
     assert "tdabias respond --" in html
@@ -85,8 +89,8 @@ def test_the_page_shows_responses_closed_and_says_how_to_make_the_run_again(out,
         (["--category", "shoes"], "`category` must be one of gender, race, age, or any with"),
         (["--prompts", "BARE"], "line 2: the template has no [PERSON]"),
         (["--prompts", "TWICE", "--category", "age"], "'a' has [PERSON] twice"),
-        (["--system", "Be brief."], "`system` needs a chat template"),
-        (["--thinking", "on"], "has no switch for it"),
+        (["--system", "Be brief."], "`system` goes with chat models"),
+        (["--thinking", "on"], "`thinking` goes with chat models"),
         (["--persons", "TWO"], "has no two people of each group (women, men)"),
         (["--tokens", "125"], "takes 128; shorten it, or lower --tokens"),
         (["--samples", "0"], "`samples` must be greater than or equal to 1"),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from tda_bias.models.chat import chat_for
 from tda_bias.models.language_model import LanguageModel, model_record
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks, scored
 from tda_bias.models.scoring import Scorer
@@ -19,7 +20,7 @@ from tda_bias.types import Progress
 from unqover.bbq.controls import control_table, picked
 from unqover.bbq.items import BBQItem, BBQSet, places_of
 from unqover.bbq.prompts import Prompt
-from unqover.bbq.requests import Asked, asked_of, chat_for, masked_answers, way_to_ask
+from unqover.bbq.requests import Asked, asked_of, masked_answers, way_to_ask
 from unqover.bbq.result import BBQScores, collected
 from unqover.bbq.scores import item_table
 from unqover.config import BBQConfig

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.chat import Chat, chat_of, has_template
+from tda_bias.models.chat import Chat, chat_for
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.models.requests import MaskedRows, Request, as_trees, continuations, mask_token
 from tda_bias.models.token_trees import TokenTree
@@ -46,27 +46,6 @@ def way_to_ask(model: LanguageModel, config: BBQConfig) -> Way:
         return "span"
     model.require_language_head()
     return "mask" if model.kind == "masked" else config.ask
-
-
-def chat_for(model: LanguageModel, config: BBQConfig) -> Chat | None:
-    """The template that questions go through; None where they are asked in plain text.
-
-    A model that thinks first is asked to answer at once, because its first words are read.
-
-    Raises:
-        InputError: if a template or a system prompt is asked for and there is none.
-    """
-    may = model.kind == "causal" and config.chat != "text"
-    if may and (config.chat == "template" or has_template(model)):
-        return chat_of(model, system=config.system)
-    asked_for = "chat" if config.chat == "template" else "system" if config.system else None
-    if asked_for is None:
-        return None
-    why = "its tokenizer has no chat template" if model.kind == "causal" else f"it is {model.kind}"
-    raise InputError(
-        f"`{asked_for}` goes with chat models, and `model` {model.name} is asked in plain text "
-        f"({why}); leave it out"
-    )
 
 
 # -- prompts ---------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import pytest
 
 from tda_bias import InputError
 from tda_bias.config import RespondConfig
+from tda_bias.models.chat import chat_for
 from tda_bias.models.language_model import LanguageModel
-from tda_bias.responses.asking import Form, answer_tokens
+from tda_bias.responses.asking import answer_tokens, asked
 from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.prompts import Prompt
 from tda_bias.responses.respond import respond
@@ -66,10 +67,10 @@ def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equa
 
 def test_few_people_are_said_to_be_few(planted):
     _, result = planted
-    assert "20 of 20 people stand in prompts, each in 2 at most." in said(result, "control")
+    assert "People in prompts: 20 of 20 people, each in 2 at most." in said(result, "control")
     same = result.responses.assign(person=[f"{i % 4}" for i in range(len(result.responses))])
     few = replace(result, responses=same)
-    assert "Only 4 of 20 people stand in prompts, each in" in said(few, "control")
+    assert "People in prompts: 4 of 20 people only, each in" in said(few, "control")
     assert "the result holds for these few" in said(few, "control")
 
 
@@ -186,29 +187,34 @@ def chatting() -> LanguageModel:
 
 
 def asked_as(model, **settings):
-    form = Form(model, CONFIG.model_copy(update=settings))
-    form.check()
-    (ids,) = form.ids(["who is kind"])
-    return form.chat, form.thinking, model.tokenizer.decode(ids)
+    config = CONFIG.model_copy(update=settings)
+    chat = chat_for(model, config, thinking=config.thinking)
+    (first, *_) = asked(model, some_prompts().prompts, some_people(), config, chat)
+    name = some_people().persons[first.persons[0]].name
+    return chat and chat.thinking, model.tokenizer.decode(first.ids[0]).replace(name, "WHO")
 
 
 def test_a_chat_template_is_used_where_there_is_one_with_system_prompt_and_thinking():
-    plain = ("text", "unknown", "who is kind")
-    assert asked_as(writing_model()) == plain
-    assert asked_as(chatting(), chat="text") == plain
-    assert asked_as(chatting()) == ("template", "off", "<user> who is kind <assistant>")
-    thought = ("template", "on", "<user> who is kind <think> <assistant>")
-    assert asked_as(chatting(), thinking="on") == thought
-    told = asked_as(chatting(), system="home")
-    assert told[2] == "<system> home <user> who is kind <assistant>"
+    text = "Write about WHO who was about ."
+    assert asked_as(writing_model()) == (None, text)
+    assert asked_as(chatting(), chat="text") == (None, text)
+    assert asked_as(chatting()) == ("off", f"<user> {text} <assistant>")
+    assert asked_as(chatting(), thinking="on") == ("on", f"<user> {text} <think> <assistant>")
+    assert asked_as(chatting(), system="home")[1] == f"<system> home <user> {text} <assistant>"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"system": "home"}, "`system` needs a chat template, and tiny-gpt2 is asked with plain"),
-        ({"chat": "template"}, "`chat`: the tokenizer of tiny-gpt2 has no chat template"),
-        ({"thinking": "on"}, "`thinking`: the chat template of tiny-gpt2 has no switch"),
+        (
+            {"system": "home"},
+            "`system` goes with chat models, and `model` tiny-gpt2 is asked",
+        ),
+        (
+            {"chat": "template"},
+            "its tokenizer has no chat template; ask it in plain text",
+        ),
+        ({"thinking": "on"}, "`thinking` goes with chat models"),
         ({"tokens": 126}, "the prompt .* has 7 tokens and its response up to 126, .* takes 128"),
     ],
 )
