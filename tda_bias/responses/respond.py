@@ -140,7 +140,8 @@ class _PromptReader:
     def _depends_on(self) -> Mapping[str, Any]:
         classes = self.classes
         merged = (classes.token.tolist(), classes.of.tolist())
-        said = [self.asked.ids, merged, classes.begun, self.answers or ()]
+        begun = tuple(classes.begun), tuple(classes.begun.values())
+        said = [self.asked.ids, merged, *begun, self.answers or ()]
         return {"prompts": texts_hash(said)}
 
     def _read(self, progress: Progress) -> Arrays:
