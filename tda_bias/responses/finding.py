@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tda_bias.responses.effects import ALPHA as ALPHA
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
 _HARDLY = 0.5
-ALPHA = 0.05
 # People who stand in more prompts than this on average are few.
 _OFTEN = 4
 
@@ -64,6 +64,8 @@ def _effect(result: Responses) -> Iterator[str]:
         )
         return
     said = "" if row["p"] < ALPHA else " This is not told from chance."
+    if math.isnan(row["p"]):
+        said = f" {counted(record.prompts, 'prompt')} cannot tell this from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
