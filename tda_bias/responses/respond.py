@@ -211,14 +211,16 @@ def _collected(
             whose=np.array(one.whose),
             number=np.array(one.numbers),
             seed=np.array([-1] * len(one.whose) if config.greedy else one.seeds),
-            pieces=[pieces_of(model, row[row >= 0].tolist()) for row in arrays["tokens"]],
-            ended=[int(row[row >= 0][-1]) in ends for row in arrays["tokens"]],
+            ids=ids,
+            pieces=[pieces_of(model, row) for row in ids],
+            ended=[row[-1] in ends for row in ids],
             kl=arrays["kl"],
             echo=arrays["echo"],
             log_prob=arrays["log_prob"],
             choice=arrays["choice"],
         )
         for one, arrays in zip(readers, read, strict=True)
+        for ids in [[row[row >= 0].tolist() for row in arrays["tokens"]]]
     ]
     words: Words = words_of(
         model,

@@ -10,6 +10,7 @@ from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.divergence import Reader, next_token_divergences
 from tda_bias.responses.echo import EchoClasses, counterparts, echo_classes
 from tda_bias.responses.sampling import end_tokens, response_seed, responses
+from tda_bias.responses.written import pieces_of
 from tests.support.models import tiny_hf_model
 from tests.support.responses import WOMEN, writing_model
 from tests.support.tokenizers import by_digits
@@ -288,6 +289,20 @@ def test_a_response_ends_with_its_end_token_which_counts():
     assert ended
     assert all(row.index(end) == len(row) - 1 for row in ended)
     assert all(len(row) == 9 for row in rows if end not in row)
+
+
+@pytest.mark.parametrize(
+    "text", ["She is 😀 and 漢字 here", "😀", "é 20 \ufffd!", "She is 😀<s>", ""]
+)
+def test_pieces_of_a_response_are_its_text_where_characters_are_several_tokens(digits, text):
+    ids = digits.tokenizer(text)["input_ids"]
+    pieces = pieces_of(digits, ids)
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == digits.tokenizer.decode(ids) == text
+    cut = digits.tokenizer("She is 😀")["input_ids"][:-1]
+    assert "".join(pieces_of(digits, cut)) == digits.tokenizer.decode(cut)
+    ended = [*cut, digits.tokenizer.eos_token_id]
+    assert pieces_of(digits, ended)[-1] == "<s>"
 
 
 # -- echo ------------------------------------------------------------------------------------------

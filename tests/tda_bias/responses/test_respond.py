@@ -112,6 +112,7 @@ def test_a_response_can_be_written_again_from_its_seed(planted):
     assert row["seed"] == response_seed(0, prompt.id, row["person"], row["number"])
     (again,) = responses(model, [ids], n_tokens=6, seeds=[int(row["seed"])])
     assert model.tokenizer.decode(again) == "".join(row["pieces"])
+    assert again == row["ids"]
 
 
 def test_decisions_are_of_the_answers_at_the_first_place(planted):
