@@ -167,7 +167,7 @@ def impact_ratio(
     *,
     confidence: float = 0.95,
 ) -> dict[str, float]:
-    """The ratio of two groups' mean probabilities of the good answer, with its interval.
+    """The ratio of two groups' mean shares of the good answer among both, with its interval.
 
     The interval is that of the logarithm of the ratio, by leaving out each prompt in turn.
 

@@ -172,7 +172,7 @@ def _prompts(answered: Sequence[Answered], measured: _Measured) -> pd.DataFrame:
 
 
 def _decisions(answered: Sequence[Answered]) -> pd.DataFrame:
-    """Probability of the good answer among the two, by group, and how much both have of all."""
+    """Share of the good answer among both, by group, and how much both have of all."""
     rows = []
     for one in answered:
         if np.isnan(one.choice).any():
