@@ -28,23 +28,8 @@ SIDES = np.array(
 )  # fmt: skip
 # A p below this is told from chance.
 ALPHA = 0.05
-# Nats per token that rounding in single precision may make of equal distributions.
-ROUNDING = 1e-5
 
 Divergences = Float[np.ndarray, "prompt person person"]
-
-
-def beyond_rounding_of(
-    divergence: Divergences, tokens: Float[np.ndarray, " prompt"]
-) -> Divergences:
-    """Divergences of responses, nats; 0 where rounding could make them of equal distributions.
-
-    Args:
-        divergence: From each person's responses to each person.
-        tokens: Of a response, on average.
-    """
-    nothing = ROUNDING * tokens[:, None, None]
-    return np.where(np.abs(divergence) <= nothing, 0.0, divergence)
 
 
 def parted(divergence: Divergences) -> Float[np.ndarray, "prompt parting two"]:

@@ -13,7 +13,7 @@ from tda_bias.types import InputError
 from tests.support.bbq import item, write_rows
 from tests.support.chat import PLAIN, THINKING, with_template
 from tests.support.models import tiny_hf_model
-from unqover.bbq import asking
+from unqover.bbq import asking, requests
 from unqover.bbq.asking import ask_bbq, bbq_scores
 from unqover.bbq.items import BBQSet, words_of
 from unqover.bbq.prompts import letter_prompts, text_prompts
@@ -229,6 +229,15 @@ def test_the_record_says_what_stood_around_the_questions(causal, asked):
     assert chat.after.endswith("<think></think>\n")
     assert chat.thinking == "off"
     assert bbq_scores(causal, first).record.chat is None
+
+
+def test_a_run_is_asked_once(causal, asked, monkeypatch):
+    said = []
+    real = requests.chat_for
+    monkeypatch.setattr(requests, "chat_for", lambda *given: said.append(given) or real(*given))
+    monkeypatch.setattr(asking, "chat_for", requests.chat_for, raising=False)
+    bbq_scores(causal, replace(asked, items=asked.items[:4]))
+    assert len(said) == 1
 
 
 def test_what_goes_with_a_template_is_refused_without_one(causal, tiny_lm):
