@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.models import chat
 from tda_bias.models.load import LanguageModel
 from tda_bias.store.cache import Cache
 from tda_bias.types import InputError
 from tests.support.bbq import item, write_rows
 from tests.support.chat import PLAIN, THINKING, with_template
 from tests.support.models import tiny_hf_model
-from unqover.bbq import asking, requests
+from unqover.bbq import asking
 from unqover.bbq.asking import ask_bbq, bbq_scores
 from unqover.bbq.items import BBQSet, words_of
 from unqover.bbq.prompts import letter_prompts, text_prompts
@@ -224,19 +225,19 @@ def test_questions_go_through_a_template_and_answers_follow_it_at_once(causal, a
 def test_the_record_says_what_stood_around_the_questions(causal, asked):
     model = with_template(causal, THINKING)
     first = BBQSet(asked.items[:4], (), "en", "here", None)
-    chat = bbq_scores(model, first, config=BBQConfig(system="Be brief.")).record.chat
-    assert "Be brief." in chat.before
-    assert chat.after.endswith("<think></think>\n")
-    assert chat.thinking == "off"
+    around = bbq_scores(model, first, config=BBQConfig(system="Be brief.")).record.chat
+    assert "Be brief." in around.before
+    assert around.after.endswith("<think></think>\n")
+    assert around.thinking == "off"
     assert bbq_scores(causal, first).record.chat is None
 
 
-def test_a_run_is_asked_once(causal, asked, monkeypatch):
+def test_a_chat_template_is_looked_at_once_for_a_run(causal, asked, monkeypatch):
     said = []
-    real = requests.chat_for
-    monkeypatch.setattr(requests, "chat_for", lambda *given: said.append(given) or real(*given))
-    monkeypatch.setattr(asking, "chat_for", requests.chat_for, raising=False)
-    bbq_scores(causal, replace(asked, items=asked.items[:4]))
+    real = chat.chat_of
+    monkeypatch.setattr(chat, "chat_of", lambda *own, **how: said.append(own) or real(*own, **how))
+    few = replace(asked, items=asked.items[:4])
+    assert bbq_scores(with_template(causal, PLAIN), few).record.chat is not None
     assert len(said) == 1
 
 
