@@ -173,7 +173,7 @@ class BBQScores(Result):
 
 
 def finds_what_text_says(result: BBQScores) -> bool | None:
-    """Tell whether the persons named where the text says who is meant are more often the right ones.
+    """Tell whether the persons named where the text says whom it means are mostly the right ones.
 
     Returns:
         True if more often than the half that naming either gets; None if too few templates tell,
