@@ -72,3 +72,11 @@ def test_a_model_that_names_nobody_cannot_be_told_from_one_that_does_not_underst
     one = outcome(asked, unknown)
     assert "capability" not in one.confounded
     assert one.verdict == "cannot say"
+
+
+@pytest.mark.parametrize(("templates", "word"), [(5, "cannot say"), (6, "clear")])
+def test_five_templates_have_no_flips_that_could_be_clear(tmp_path, templates, word):
+    few = load_bbq(write_rows(tmp_path, templates=templates))
+    one = outcome(few, lambda i: i.label if i.condition == "disambiguated" else i.biased)
+    assert one.clusters == templates
+    assert one.word == word
