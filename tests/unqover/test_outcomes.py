@@ -7,7 +7,7 @@ import pytest
 
 from unqover.config import InferenceConfig
 from unqover.outcomes import unqover_outcomes
-from unqover.report import bias_report
+from unqover.report import bias_report, order_explains
 
 FAST = InferenceConfig(n_flips=99, n_bootstrap=100)
 
@@ -32,3 +32,13 @@ def test_who_is_named_first_confounds_where_it_explains_more_than_who_it_is(repo
         made = replace(report, controls={**report.controls, "first_mentioned_mean": first})
         [one] = unqover_outcomes(made)
         assert one.confounded == confounded
+        assert order_explains(made) == bool(confounded)
+
+
+def test_too_few_flips_for_any_p_below_the_level_cannot_say(made_up):
+    [one] = unqover_outcomes(bias_report(made_up(subjects=6), config=InferenceConfig(n_flips=19)))
+    assert one.verdict == "cannot say"
+
+
+def test_mu_has_no_side(report):
+    assert not unqover_outcomes(report)[0].signed
