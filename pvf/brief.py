@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pvf.finding import mass_warning
+from pvf.finding import leaning, mass_warning
 from pvf.report import RiskReport
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
@@ -35,7 +35,7 @@ def risk_brief(report: RiskReport) -> Brief:
             Line("risk R", f"{measured['R']:.3f}", against.removeprefix(", ")),
             Line("prejudice R_p", f"{measured['R_p']:.3f}", sure),
             Line("volatility R_v", f"{measured['R_v']:.3f}"),
-            *_leaning(report),
+            *_leaning(report, against),
             Line(
                 "union mass",
                 f"{n['union_mass_mean']:.2g}",
@@ -50,13 +50,13 @@ def risk_brief(report: RiskReport) -> Brief:
     )
 
 
-def _leaning(report: RiskReport) -> Iterator[Line]:
+def _leaning(report: RiskReport, against: str) -> Iterator[Line]:
     """Words by the class that they lean to, where there are two."""
     classes = report.preferences.classes
     if len(classes) == 2:
-        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
-        others = len(report.of_weight) - toward
-        yield Line(f"lean to {classes[0]}", str(toward), f"words, {others} to {classes[1]}")
+        first, second, neither = leaning(report.of_weight[f"s_{classes[0]}"])
+        rest = f"words, {second} to {classes[1]}{f', {neither} to neither' * bool(neither)}"
+        yield Line(f"lean to {classes[0]}", str(first), f"{rest}{against}")
 
 
 def _power(null: float, low: float, high: float) -> Line:

@@ -55,9 +55,19 @@ def _power(null: float, low: float, high: float) -> str:
     )
 
 
-def _leaning(classes: Sequence[str], s: pd.Series[float]) -> str:
-    """How many words lean to each of two classes, from their stereotypes for the first."""
+def leaning(s: pd.Series[float]) -> tuple[int, int, int]:
+    """How many words lean to the first, to the second and to neither of two classes.
+
+    Args:
+        s: The words' stereotypes for the first class, above 0 where they lean to it.
+    """
     first, second, neither = (int((np.sign(s) == sign).sum()) for sign in (1, -1, 0))
+    return first, second, neither
+
+
+def _leaning(classes: Sequence[str], s: pd.Series[float]) -> str:
+    """The same as a sentence."""
+    first, second, neither = leaning(s)
     said = f"{first} of {counted(len(s), 'word')} lean to {classes[0]}, {second} to {classes[1]}"
     return f"{said}, {neither} to neither." if neither else f"{said}."
 

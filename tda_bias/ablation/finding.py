@@ -50,12 +50,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
             "No head of this run survives correction: its top heads are heads with noisy values, "
             "and this tests what ablating such heads does."
         )
-    if "bbq_bias" in study.outcomes:
-        control.append(
-            "Of BBQ's disambiguated questions the unchanged model answers a share of "
-            f"{number_text(record.base.get('bbq_accuracy'), 3)} right; naming either person gets "
-            "up to .5, and near that its answers to ambiguous ones say nothing."
-        )
+    control += accuracy_of_bbq(study)
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []
     if "beta" in study.outcomes:
@@ -74,6 +69,17 @@ def ablation_finding(study: AblationStudy) -> Finding:
         ],
         details=details,
     )
+
+
+def accuracy_of_bbq(study: AblationStudy) -> list[str]:
+    """What the model's answers rest on, where effects on the bias in BBQ were measured."""
+    if "bbq_bias" not in study.outcomes:
+        return []
+    return [
+        "Of BBQ's disambiguated questions the unchanged model answers a share of "
+        f"{number_text(study.record.base.get('bbq_accuracy'), 3)} right; naming either person "
+        "gets up to .5, and near that its answers to ambiguous ones say nothing."
+    ]
 
 
 def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -> str:
@@ -112,14 +118,24 @@ def random_orders(curve: PruneCurve) -> int:
     return int(curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique())
 
 
+def better_rankings(curve: PruneCurve) -> list[str]:
+    """Rankings that end closer to 0 than random orders do, after correction for all of them."""
+    rows = curve.chosen.to_dict("records")
+    return [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+
+
+def smallest_of_curve(curve: PruneCurve) -> float:
+    """The smallest corrected p that as many random orders can give."""
+    return min(1.0, len(curve.chosen) / (1 + random_orders(curve)))
+
+
 def curve_finding(curve: PruneCurve) -> Finding:
     """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
-    n_random = random_orders(curve)
-    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    n_random, better = random_orders(curve), better_rankings(curve)
     named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
     closer = f"the {named} closer to 0 on unseen targets than random orders do"
-    smallest = len(rows) / (1 + n_random)
+    smallest = smallest_of_curve(curve)
     if better:
         first = f"Ablating heads by {', '.join(better)} brings {closer}."
     elif smallest >= _LEVEL:
@@ -145,7 +161,7 @@ def curve_finding(curve: PruneCurve) -> Finding:
         ],
         power=[
             f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
-            f"corrected for {counted(len(rows), 'ranking')} none below {min(1.0, smallest):.3f}."
+            f"corrected for {counted(len(rows), 'ranking')} none below {smallest:.3f}."
         ],
         details=[
             f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
