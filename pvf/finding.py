@@ -44,9 +44,16 @@ def mass_warning(preferences: Preferences) -> list[str]:
     ]
 
 
-def _power(null: float, low: float, high: float) -> str:
+def needed_prejudice(report: RiskReport) -> float:
     """The prejudice whose interval, as wide on a log scale as this one, lies above the null."""
-    needed = null * np.sqrt(high / low)
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
+    return float(null["R_p"] * np.sqrt(high / low))
+
+
+def _power(report: RiskReport, null: float) -> str:
+    """The same as a sentence."""
+    needed = needed_prejudice(report)
     if not np.isfinite(needed):
         return "Not known: an interval needs five templates, five words, and a risk above 0."
     return (
@@ -104,7 +111,7 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
             *mass_warning(report.preferences),
         ],
-        power=[_power(null["R_p"], low, high)],
+        power=[_power(report, null["R_p"])],
         details=[*_details(n), *_distributions(report.distributions)],
     )
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 
@@ -63,7 +64,8 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    said = "" if row["p"] < ALPHA else " This is not told from chance."
+    (outcome,) = respond_outcomes(result)
+    said = "" if outcome.word == "clear" else " This is not told from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
