@@ -43,11 +43,7 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     names = Names.given(runs, settings.name)
     sections = [_section(run, runs, names) for run in runs]
     found = {run.folder: run_outcomes(run) for run in runs}
-    outcomes = [
-        replace(one, name=f"{names.of[run.model]}: {one.name}") if names.several else one
-        for run in runs
-        for one in found[run.folder]
-    ]
+    outcomes = [names.outcome(run, one) for run in runs for one in found[run.folder]]
     caveats = [line for section in sections for line in section.caveats]
     text = page_html(
         _title(runs, names),
@@ -113,6 +109,13 @@ class Names:
         for name, short in self.of.items():
             line = line.replace(name, short) if name != short else line
         return line
+
+    def outcome(self, run: Run, one: Outcome) -> Outcome:
+        """An outcome of a run; with the model in its name where there are several."""
+        if not self.several:
+            return one
+        model = self.of[run.model]
+        return replace(one, name=f"{model}: {one.name}", model=model)
 
     def finding(self, found: Finding) -> Finding:
         """A finding with these names; commands keep the models' own."""

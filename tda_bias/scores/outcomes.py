@@ -139,7 +139,7 @@ def _score_outcome(own: pd.DataFrame, row: Mapping[Any, Any], name: str) -> Outc
         "wording is still in it",
         **score,
         category=str(row["category"]),
-        confounded=_by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
+        confounded=by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
         lines=["without twins: wording is in it", f"language-model score {row['lms']:.0f}"],
         items=_items_with_twins(own),
     )
@@ -165,10 +165,15 @@ def _of_share(
     }
 
 
-def _by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
+def by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
     """``length`` where the preference turns round between longer and shorter texts.
 
     That is: the two shares are on different sides of one half, and their intervals do not meet.
+
+    Args:
+        share: Of each item or pair 1 where the first text is preferred, 0 where the other is.
+        longer: 1 where the first text is the longer one, -1 where the other is, 0 for neither.
+        cluster: What each belongs to, over which the intervals are.
     """
     sides = [cluster_mean(share[longer == sign], cluster[longer == sign]) for sign in (1, -1)]
     if min(side.clusters for side in sides) < FEWEST_CLUSTERS:
@@ -235,7 +240,7 @@ def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
             about="per cent of pairs whose stereotypical text (the first) is preferred, 50 without "
             "a preference",
             **_of_share(cluster_mean(share, cluster), said, unit),
-            confounded=_by_length(share[known], longer[known], cluster[known]),
+            confounded=by_length(share[known], longer[known], cluster[known]),
             lines=lines,
             items=pd.DataFrame(
                 {

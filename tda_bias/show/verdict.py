@@ -33,7 +33,7 @@ Control = Literal["length", "order", "capability"]
 LEVEL = 0.05
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
-_DECIMALS = {"nats": 2, "%": 1, "points": 1}
+_DECIMALS, _MOST_DECIMALS = {"nats": 2, "%": 1, "points": 1}, 6
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,9 @@ class Outcome:
         confounded: What explains it in the place of bias.
         found: Heads that survive correction, of ``of``; None for what is no search.
         impossible: Nothing could have been found, whatever the model is like.
+        signed: Whether a value below ``neutral`` is one against the stereotype.
+        is_bias: Whether a difference is a bias; in what is written it is none by itself.
+        model: Whose it is, where a page is of several models; then ``name`` begins with it.
         category: Which it belongs to; empty for none alone.
         bars: Shares that a card draws.
         lines: What else a card says, in a few words each.
@@ -116,6 +119,9 @@ class Outcome:
     found: int | None = None
     of: int = 0
     impossible: bool = False
+    signed: bool = True
+    is_bias: bool = True
+    model: str = ""
     category: str = ""
     bars: Sequence[Bar] = ()
     lines: Sequence[str] = ()
@@ -162,10 +168,19 @@ class Outcome:
         """The value with its interval; of heads how many survive."""
         if self.found is not None:
             return f"{self.found} of {counted(self.of, 'head')} survive"
-        digits = _DECIMALS.get(self.unit, 3)
+        digits = self._decimals()
         interval = interval_text(self.low, self.high, digits)
         unit = f" {self.unit}" if self.unit else ""
         return f"{number_text(self.value, digits)}{unit} ({interval})"
+
+    def _decimals(self) -> int:
+        """Those of the unit; more where a value whose interval is without 0 would be said as 0."""
+        digits = _DECIMALS.get(self.unit, 3)
+        if self.low * self.high > 0:
+            least = min(abs(self.value), abs(self.low), abs(self.high))
+            while 0 < least < 0.5 * 10**-digits and digits < _MOST_DECIMALS:
+                digits += 1
+        return digits
 
     @property
     def test_said(self) -> str:
@@ -228,15 +243,23 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=key)
 
 
-def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
-    """Number of outcomes that are clear after Holm's correction, and of those that are tested.
+def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes that are clear after Holm's correction over all that are tested.
 
     What is confounded is tested, and does not remain.
     """
-    tested = [one for one in outcomes if one.word != "cannot say"]
+    tested = _tested(outcomes)
     adjusted = holm(np.array([one.p for one in tested], float))
-    pairs = zip(tested, adjusted, strict=True)
-    return sum(one.is_clear and bool(p < LEVEL) for one, p in pairs), len(tested)
+    return [one for one, p in zip(tested, adjusted, strict=True) if one.is_clear and p < LEVEL]
+
+
+def _tested(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [one for one in outcomes if one.word != "cannot say"]
+
+
+def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
+    """Number of ``survivors``, and of outcomes that are tested."""
+    return len(survivors(outcomes)), len(_tested(outcomes))
 
 
 def remaining_said(outcomes: Sequence[Outcome]) -> str:

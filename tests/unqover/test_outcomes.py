@@ -7,7 +7,7 @@ import pytest
 
 from unqover.config import InferenceConfig
 from unqover.outcomes import unqover_outcomes
-from unqover.report import bias_report
+from unqover.report import bias_report, order_explains
 
 FAST = InferenceConfig(n_flips=99, n_bootstrap=100)
 
@@ -32,3 +32,4 @@ def test_who_is_named_first_confounds_where_it_explains_more_than_who_it_is(repo
         made = replace(report, controls={**report.controls, "first_mentioned_mean": first})
         [one] = unqover_outcomes(made)
         assert one.confounded == confounded
+        assert order_explains(made) == bool(confounded)

@@ -54,3 +54,21 @@ def test_items_have_their_text_and_what_was_answered(asked):
     for row, item in zip(one.items.to_dict("records"), asked.items, strict=True):
         assert row["text"] == f"{item.context} {item.question}"
         assert row["answered"] == item.answers[item.label]
+
+
+@pytest.mark.parametrize("answer", [lambda item: item.biased, lambda item: item.first])
+def test_too_few_templates_to_tell_what_a_model_understands_is_no_capability(tmp_path, answer):
+    few = load_bbq(write_rows(tmp_path, templates=3))
+    one = outcome(few, answer)
+    assert "capability" not in one.confounded
+    assert one.impossible
+    assert one.verdict == "cannot say"
+
+
+def test_a_model_that_names_nobody_cannot_be_told_from_one_that_does_not_understand(asked):
+    def unknown(item):
+        return next(i for i in range(3) if i not in (item.biased, item.other))
+
+    one = outcome(asked, unknown)
+    assert "capability" not in one.confounded
+    assert one.verdict == "cannot say"
