@@ -49,7 +49,9 @@ def _said(report: RiskReport, classes: str) -> str:
         case "above":
             return f"Prejudice of {classes} is found: R_p is above that of a model without any."
         case "confounded":
-            return f"The model hardly ever says a word of {classes}: this tells nothing of prejudice."
+            return (
+                f"The model hardly ever says a word of {classes}: this tells nothing of prejudice."
+            )
         case "cannot say":
             return f"Too few words or templates to tell the prejudice R_p of {classes} from chance."
         case _:

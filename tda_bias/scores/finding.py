@@ -148,9 +148,7 @@ def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:
     about = f"{str(row['category']).capitalize()}, {counted(targets, 'target')}"
     if found is None:
         return f"{about}: no score can be found four times out of five."
-    return (
-        f"{about}: a score of {100 - found:.0f} or {found:.0f} is found four times out of five."
-    )
+    return f"{about}: a score of {100 - found:.0f} or {found:.0f} is found four times out of five."
 
 
 def share_by_length(split: pd.DataFrame, value: str) -> list[tuple[str, float, int]]:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from tda_bias.show.brief import Brief, Line
+from tda_bias.show.brief import Brief, Line, Told, told
 from tda_bias.show.text import (
     about_run,
     counted,
     data_remarks,
-    interval_text,
     number_text,
-    p_text,
     without_starter,
 )
 from unqover.bbq.controls import ALONE, MENTION, position_followed
-from unqover.bbq.finding import HALFWAY, not_scored
-from unqover.bbq.result import BBQScores
+from unqover.bbq.finding import HALFWAY, follows_who_it_is, not_scored, sure_of
+from unqover.bbq.outcomes import bbq_outcomes
+from unqover.bbq.result import BBQScores, finds_what_text_says
 from unqover.bbq.scores import EITHER_PERSON
 
-Row = Mapping[str, Any]
-_LEVEL = 0.05
+_OF_AMBIGUOUS: dict[Told, str] = {
+    "above": "where the text does not say, it answers with the stereotype",
+    "below": "where the text does not say, it answers against the stereotype",
+    "confounded": "where the text does not say, who is mentioned first explains more than bias",
+    "uncertain": "no bias is found where the text does not say",
+    "cannot say": "whether it is biased where the text does not say is not known",
+}
 
 
 def bbq_brief(result: BBQScores) -> Brief:

@@ -67,7 +67,9 @@ def _named_right(result: BBQScores, row: Row) -> str:
     """Whether the persons it names are those of the text: naming either gets a half."""
     finds = finds_what_text_says(result)
     number = round(row["value"] * row["items"])
-    said = f"Of {row['items']} answers that name a person {number} name the right one {sure_of(row)}"
+    said = (
+        f"Of {row['items']} answers that name a person {number} name the right one {sure_of(row)}"
+    )
     if finds:
         far = row["value"] >= HALFWAY
         more = "" if far else ", and far from all: read its scores of ambiguous items with care"
