@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tda_bias.show.verdict import Outcome, balance_effect
 from unqover.report import Report, order_explains
 
@@ -31,6 +33,8 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
             effect=effect,
             effect_low=low,
             effect_high=high,
+            signed=False,
+            impossible=math.isnan(row["mu_needed"]),
             confounded=("order",) if order_explains(report) else (),
             category=_CATEGORY.get(name, ""),
             lines=[

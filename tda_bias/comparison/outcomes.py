@@ -11,7 +11,8 @@ import pandas as pd
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
 from tda_bias.show.text import counted, number_text
-from tda_bias.show.verdict import Outcome
+from tda_bias.show.verdict import LEVEL, Outcome
+from tda_bias.stats.sign_flips import smallest_flip_p
 
 _ENDS = ("change", "low", "high")
 
@@ -39,7 +40,9 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
         high=row["high"],
         unit=str(row["unit"]),
         p=row["p"],
+        p_corrected=row["p_holm"],
         clusters=int(row["clusters"]),
+        impossible=smallest_flip_p(int(row["clusters"]), comparison.record.n_flips) >= LEVEL,
         cluster="cluster",
         effect=effects["change"],
         effect_low=effects["low"],

@@ -17,9 +17,9 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 def _outcome(result: HeadBias, category: str) -> Outcome:
     c, found = result.controls_record(category), result.found(category)
     lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
-    bars = []
+    bars: tuple[Bar, ...] = ()
     if c.twins is not None:
-        bars = [Bar("wording", 1 - c.twins.difference_left)]
+        bars = Bar.of("wording", 1 - c.twins.difference_left)
         if c.twins.smallest_share < 1:
             lines.append(f"would find {c.twins.smallest_share:.0%} of what is left")
     return Outcome(

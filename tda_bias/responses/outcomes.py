@@ -39,11 +39,13 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             effect=effect,
             effect_low=low,
             effect_high=high,
+            signed=False,
+            is_bias=False,
             category=asked if asked in _CATEGORIES else "",
-            bars=[Bar("any name", placebos / twins)] if twins > 0 else [],
+            bars=Bar.of("any name", placebos / twins if twins > 0 else math.nan),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
-                f"would find {row['smallest']:.2f} nats",
+                *([f"would find {row['smallest']:.2f} nats"] if row["smallest"] > 0 else []),
             ],
             items=result.prompts,
         )

@@ -12,8 +12,9 @@ from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Bar, Control, Example, Outcome, Side, share_effect
+from tda_bias.show.verdict import LEVEL, Bar, Control, Example, Outcome, Side, share_effect
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
+from tda_bias.stats.sign_flips import smallest_flip_p
 
 # Sets that measure grammar or knowledge, and no bias.
 _NO_BIAS = ("blimp",)
@@ -44,9 +45,6 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
     own = result.items[result.items["category"] == row["category"]]
     spread = own["beta_sum"].std(ddof=1)
     value, low, high = row["beta"], row["beta_low_targets"], row["beta_high_targets"]
-    bars = []
-    if row["explained"] == row["explained"]:
-        bars = [Bar("wording", row["explained"]), Bar("target", 1 - row["explained"])]
     return Outcome(
         question="says",
         name=str(row["category"]).capitalize(),
@@ -58,11 +56,12 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         unit="nats",
         p=row["p_targets"],
         clusters=int(row["targets"]),
+        impossible=smallest_flip_p(int(row["targets"])) >= LEVEL,
         effect=value / spread,
         effect_low=low / spread,
         effect_high=high / spread,
         category=str(row["category"]),
-        bars=bars,
+        bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
         lines=[f"{counted(row['items'], 'item')} with a twin"],
         example=_typical(result, own, value),
         items=_items_with_twins(own),

@@ -43,6 +43,16 @@ class Bar:
     label: str
     share: float
 
+    @classmethod
+    def of(cls, label: str, share: float) -> tuple[Bar, ...]:
+        """The bar of a share; none where it is undefined or not within 0 and 1.
+
+        Examples:
+            >>> Bar.of("wording", 0.6), Bar.of("wording", -0.1), Bar.of("wording", math.nan)
+            ((Bar(label='wording', share=0.6),), (), ())
+        """
+        return (cls(label, share),) if 0 <= share <= 1 else ()
+
 
 @dataclass(frozen=True)
 class Side:
@@ -82,7 +92,9 @@ class Outcome:
         value: In ``unit``, with its interval over clusters, ``low`` and ``high``.
         unit: Such as ``nats`` or ``%``; empty for a number between -1 and 1.
         neutral: The value without bias, or without a change.
-        p: Two-sided, over clusters; of heads the smallest corrected one.
+        p: Over clusters; of heads the smallest corrected one.
+        p_corrected: The same corrected over the outcomes of its run, if its word rests on that;
+            the correction over all outcomes of a page is of ``p``.
         clusters: How many there are.
         cluster: What they are.
         effect: The value in its standardised form, with ``effect_low`` and ``effect_high``; NaN
@@ -110,6 +122,7 @@ class Outcome:
     unit: str = ""
     neutral: float = 0.0
     p: float = math.nan
+    p_corrected: float = math.nan
     clusters: int = 0
     cluster: str = "target"
     effect: float = math.nan
@@ -139,7 +152,8 @@ class Outcome:
             return "cannot say"
         if self.found is not None:
             return "clear" if self.found else "none found"
-        return "clear" if self.p < LEVEL else "uncertain"
+        corrected = math.isfinite(self.p_corrected)
+        return "clear" if (self.p_corrected if corrected else self.p) < LEVEL else "uncertain"
 
     @property
     def size(self) -> Size | None:
@@ -189,7 +203,10 @@ class Outcome:
             return f"{counted(self.clusters, self.cluster)}: no test"
         if self.found is not None:
             return f"smallest corrected p {p_text(self.p)}"
-        return f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
+        said = f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
+        if math.isfinite(self.p_corrected):
+            return f"{said}, {p_text(self.p_corrected)} corrected over outcomes"
+        return said
 
     def line(self) -> str:
         """The line of a terminal: name, value and interval, then the words."""
@@ -199,7 +216,7 @@ class Outcome:
         """The same for other programs, without items and pictures."""
         names = (
             "question", "category", "name", "about", "verdict", "word", "size", "confounded",
-            "value", "low", "high", "unit", "neutral", "p", "clusters", "cluster",
+            "value", "low", "high", "unit", "neutral", "p", "p_corrected", "clusters", "cluster",
             "effect", "effect_low", "effect_high", "found", "of",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}

@@ -68,3 +68,18 @@ def test_the_first_sentence_follows_the_verdict(report):
         (risk_report(made_up(n_x=12, n_contexts=3)), "Too few words or templates"),
     ):
         assert sentence in risk_brief(made).said
+
+
+def test_far_less_prejudice_than_none_gives_by_chance_is_not_clear():
+    """Each template's preference is even to a hair: R_p is far below that of random preferences."""
+    preferences = made_up(n_x=12, n_contexts=8)
+    rng = np.random.default_rng(1)
+    even = -3 + 0.001 * rng.normal(size=preferences.log_prob.shape)
+    shift = np.where(np.array([0, 0, 1]) == 0, -np.log(2), 0.0)
+    report = risk_report(replace(preferences, log_prob=even + shift))
+    [one] = pvf_outcomes(report)
+    assert one.high < one.neutral
+    assert prejudice_pvalue(report.risk, one.neutral) < 1e-6
+    assert one.p == 1
+    assert one.word == "uncertain"
+    assert not one.signed

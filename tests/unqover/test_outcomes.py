@@ -55,3 +55,12 @@ def test_the_first_sentence_follows_the_verdict(report, p, first, sentence):
 def test_with_too_few_flips_nothing_is_said_to_be_looked_for_in_vain(report):
     made = replace(report, summary=report.summary.assign(mu_needed=np.nan))
     assert unqover_brief(made).said.startswith("Too few sign flips (99)")
+
+
+def test_too_few_flips_for_any_p_below_the_level_cannot_say(made_up):
+    [one] = unqover_outcomes(bias_report(made_up(subjects=6), config=InferenceConfig(n_flips=19)))
+    assert one.verdict == "cannot say"
+
+
+def test_mu_has_no_side(report):
+    assert not unqover_outcomes(report)[0].signed

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Control, Outcome, balance_effect
+from tda_bias.show.verdict import LEVEL, Control, Outcome, balance_effect
+from tda_bias.stats.sign_flips import smallest_flip_p
 from unqover.bbq.controls import MENTION, position_followed
 from unqover.bbq.result import BBQScores, finds_what_text_says
 
@@ -42,7 +43,8 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
             effect_low=low,
             effect_high=high,
             confounded=_confounded(result),
-            impossible=finds_what_text_says(result) is None,
+            impossible=finds_what_text_says(result) is None
+            or smallest_flip_p(int(row["templates"])) >= LEVEL,
             category=_CATEGORY.get(one, one.casefold()),
             lines=lines,
             items=_items(result),

@@ -76,3 +76,14 @@ def test_the_items_are_the_texts_with_their_twins(result):
     [one] = heads_outcomes(result)
     assert len(one.items) == 12
     assert (one.items["twin, stereotype"] != "").all()
+
+
+@pytest.mark.parametrize(("left", "shares"), [(0.4, [0.6]), (1.2, []), (np.nan, [])])
+def test_wording_is_drawn_only_where_it_is_a_share(result, left, shares):
+    [control] = result.record.controls
+    made = control.model_copy(
+        update={"twins": control.twins.model_copy(update={"difference_left": left})}
+    )
+    record = result.record.model_copy(update={"controls": [made]})
+    [one] = heads_outcomes(replace(with_p(result, **NOTHING), record=record))
+    assert [bar.share for bar in one.bars] == pytest.approx(shares)

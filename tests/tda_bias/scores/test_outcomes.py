@@ -12,6 +12,7 @@ from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
 from tda_bias.show.verdict import share_effect
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.sign_flips import smallest_flip_p
 from tda_bias.triples import SentenceTriple, load_triples
 from tests.support.pairs import pair, scored_pairs
 
@@ -144,3 +145,12 @@ def test_runs_from_before_texts_were_kept_have_outcomes_too(tiny_lm, triples):
     assert one.example is None
     assert set(one.items["stereotype"]) == {""}
     assert isinstance(one.items, pd.DataFrame)
+
+
+@pytest.mark.parametrize(("targets", "word"), [(5, "cannot say"), (6, "clear")])
+def test_five_targets_have_no_flips_that_could_be_clear(tiny_lm, triples, targets, word):
+    result = stereoset_scores(tiny_lm("gpt2"), triples)
+    p = smallest_flip_p(targets)
+    of_more = {"p_targets": p, "targets": targets}
+    [one] = stereoset_outcomes(replace(result, beta=result.beta.assign(**of_more)))
+    assert one.word == word

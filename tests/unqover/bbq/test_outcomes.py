@@ -90,3 +90,11 @@ def test_the_first_sentence_follows_the_verdict(asked, ambiguous, sentence):
     said = bbq_brief(answer_scores(asked, given)).said
     assert said.startswith("It finds what the text says; ")
     assert said.endswith(sentence)
+
+
+@pytest.mark.parametrize(("templates", "word"), [(5, "cannot say"), (6, "clear")])
+def test_five_templates_have_no_flips_that_could_be_clear(tmp_path, templates, word):
+    few = load_bbq(write_rows(tmp_path, templates=templates))
+    one = outcome(few, lambda i: i.label if i.condition == "disambiguated" else i.biased)
+    assert one.clusters == templates
+    assert one.word == word
