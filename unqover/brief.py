@@ -14,8 +14,7 @@ _NONE = "No preference among people is found where the text does not say whom it
 _SAID: dict[Told, str] = {
     "above": "Some people are preferred where the text does not say whom it means.",
     "below": _NONE,
-    "confounded": "Who is mentioned first explains more than who it is: no preference among people "
-    "shows.",
+    "confounded": "Who is mentioned first explains more than who it is: no preference shows.",
     "uncertain": _NONE,
     "cannot say": "Too few people to say whether some are preferred.",
 }

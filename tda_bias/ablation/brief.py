@@ -25,8 +25,7 @@ from tda_bias.show.text import (
     rounded_lines,
     without_starter,
 )
-
-_LEVEL = 0.05
+from tda_bias.show.verdict import LEVEL
 
 
 def ablation_brief(study: AblationStudy) -> Brief:
@@ -36,12 +35,12 @@ def ablation_brief(study: AblationStudy) -> Brief:
     main = study.primary
     measured = [*main, "log_odds"]
     smallest = 1 / (1 + record.n_random)
-    sure = [name for name in main if tests[name]["p"] < _LEVEL]
+    sure = [name for name in main if tests[name]["p"] < LEVEL]
     heads = counted(record.top, "top head")
     named = " and ".join(EFFECTS[name] for name in sure or main)
     if sure:
         said = f"Ablating the {heads} changes {named} more than ablating random heads does."
-    elif smallest >= _LEVEL:
+    elif smallest >= LEVEL:
         said = f"Too few random sets ({record.n_random}) to find anything."
     else:
         said = f"Ablating the {heads} does not change {named} more than random heads do."
@@ -90,7 +89,7 @@ def curve_brief(curve: PruneCurve) -> Brief:
     named = {"beta": "the target effect", "log_odds": "the log-odds"}[record.quantity]
     if better:
         said = f"Ablating heads by {', '.join(better)} brings {named} closer to 0 on other targets."
-    elif smallest >= _LEVEL:
+    elif smallest >= LEVEL:
         said = f"Too few random orders ({n_random}) to find anything."
     else:
         said = f"No ranking brings {named} closer to 0 on other targets than random orders do."

@@ -8,8 +8,8 @@ from typing import Any
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
-_LEVEL = 0.05
 # What effects are on: in a table, and with its unit in a sentence.
 EFFECTS = {
     "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
@@ -102,7 +102,7 @@ def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], outcom
     if ranking in rows:
         p = rows[ranking][f"p_effect{end}"]
         verdict = "the ranking by topology does not predict their size"
-        if p < 0.05:
+        if p < LEVEL:
             more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
             verdict = f"heads that stand high in the topological ranking have {more} ones"
         text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
@@ -121,7 +121,7 @@ def random_orders(curve: PruneCurve) -> int:
 def better_rankings(curve: PruneCurve) -> list[str]:
     """Rankings that end closer to 0 than random orders do, after correction for all of them."""
     rows = curve.chosen.to_dict("records")
-    return [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    return [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < LEVEL]
 
 
 def smallest_of_curve(curve: PruneCurve) -> float:
@@ -138,8 +138,8 @@ def curve_finding(curve: PruneCurve) -> Finding:
     smallest = smallest_of_curve(curve)
     if better:
         first = f"Ablating heads by {', '.join(better)} brings {closer}."
-    elif smallest >= _LEVEL:
-        needed = round(len(rows) / _LEVEL)
+    elif smallest >= LEVEL:
+        needed = round(len(rows) / LEVEL)
         first = (
             f"Whether a ranking brings {closer} cannot be told from so few random orders: "
             f"{counted(len(rows), 'ranking needs', 'rankings need')} {needed} (--n-random)."

@@ -20,9 +20,9 @@ from tda_bias.show.text import (
     p_text,
     without_starter,
 )
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import power
 
-_LEVEL = 0.05
 _FOLLOWED: dict[Way, str] = {
     "twins": "the target effect",
     "raw": "the preference, or only its wording,",
@@ -62,11 +62,11 @@ def target_brief(result: CrossReference) -> Brief:
 def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
     """Heads whose size goes with a quantity, with how many do so when heads are shuffled."""
     for name, tests in list(result.heads.groupby("quantity", sort=False))[:2]:
-        kept = tests[tests["p_max"] < _LEVEL]
+        kept = tests[tests["p_max"] < LEVEL]
         shuffled = result.record.shuffled_heads.get(str(name), {}).get("heads_p05")
         named = ", ".join(map(head_name, kept.head(3).to_dict("records")))
         rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; "
-        low = str(int((tests["p"] < _LEVEL).sum()))
+        low = str(int((tests["p"] < LEVEL).sum()))
         yield Line(
             f"heads, {name}", low, rest + (f"corrected: {named}" if named else "corrected none")
         )
@@ -131,8 +131,8 @@ def head_brief(result: HeadCrossReference) -> Brief:
     """Whether the heads that topology ranks first carry the risks of words."""
     record, table = result.record, result.correlations
     rows, falls = primary(result), primary(result, "fall")
-    carried = falls[(falls["q"] < _LEVEL) & (falls["spearman"] > falls["by_layers"])]
-    changed = rows[(rows["q"] < _LEVEL) & (rows["spearman"] > rows["by_layers"])]
+    carried = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    changed = rows[(rows["q"] < LEVEL) & (rows["spearman"] > rows["by_layers"])]
     if len(carried):
         said = f"The heads that topology ranks first carry {', '.join(carried['risk'])}."
     elif len(changed):
@@ -157,7 +157,7 @@ def head_brief(result: HeadCrossReference) -> Brief:
             *numbers,
             Line(
                 "after correction",
-                str(int((table["q"] < _LEVEL).sum())),
+                str(int((table["q"] < LEVEL).sum())),
                 f"of {len(table)} correlations",
             ),
             Line(
