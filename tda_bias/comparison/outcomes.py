@@ -10,7 +10,7 @@ import pandas as pd
 
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
-from tda_bias.show.text import counted, number_text
+from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import LEVEL, Outcome
 from tda_bias.stats.sign_flips import smallest_flip_p
 
@@ -48,8 +48,16 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
         effect_low=effects["low"],
         effect_high=effects["high"],
         lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
+        power=_ruled_out(row),
         items=_items(own, change),
     )
+
+
+def _ruled_out(row: Mapping[Any, Any]) -> str:
+    """Which changes the interval leaves out; empty where there is none."""
+    if not math.isfinite(row["low"]):
+        return ""
+    return f"a change outside {interval_text(row['low'], row['high'], 3)} is ruled out"
 
 
 def _items(own: pd.DataFrame, change: pd.Series[float]) -> pd.DataFrame:

@@ -12,7 +12,16 @@ from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import LEVEL, Bar, Control, Example, Outcome, Side, share_effect
+from tda_bias.show.verdict import (
+    LEVEL,
+    Bar,
+    Control,
+    Example,
+    Outcome,
+    Side,
+    power_said,
+    share_effect,
+)
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
 from tda_bias.stats.sign_flips import smallest_flip_p
 
@@ -63,6 +72,7 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         category=str(row["category"]),
         bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
         lines=[f"{counted(row['items'], 'item')} with a twin"],
+        power=power_said(row["smallest"], "nats"),
         example=_typical(result, own, value),
         items=_items_with_twins(own),
     )
@@ -161,7 +171,16 @@ def _of_share(
         "effect": effect,
         "effect_low": low,
         "effect_high": high,
+        "power": _power_of_share(mean),
     }
+
+
+def _power_of_share(mean: ClusterMean) -> str:
+    """The share on either side of one half that four samples of five find, in words."""
+    away = 100 * mean.smallest()
+    if not 0 < away < 50:
+        return "no share four times out of five"
+    return f"{50 - away:.0f} or {50 + away:.0f} %, four times out of five"
 
 
 def by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:

@@ -173,7 +173,8 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
 def _found(one: Outcome, remain: Container[int]) -> str:
     """How many heads survive, and what limits that."""
     alone = one.word == "clear" and id(one) not in remain
-    return ", ".join([one.value_said, *["not after correction over outcomes"] * alone])
+    limits = ["not after correction over outcomes"] * alone + list(one.limits)
+    return ", ".join([one.value_said, *limits])
 
 
 def unsaid(outcomes: Sequence[Outcome]) -> list[str]:

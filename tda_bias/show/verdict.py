@@ -108,6 +108,8 @@ class Outcome:
         category: Which it belongs to; empty for none alone.
         bars: Shares that a card draws.
         lines: What else a card says, in a few words each.
+        limits: The same of what limits that heads are found.
+        power: The smallest effect that would have been found, in words; empty if not known.
         example: An item to look at.
         grid: The map of heads.
         items: One row for each item that the value is made of, with its texts.
@@ -138,6 +140,8 @@ class Outcome:
     category: str = ""
     bars: Sequence[Bar] = ()
     lines: Sequence[str] = ()
+    limits: Sequence[str] = ()
+    power: str = ""
     example: Example | None = field(default=None, compare=False, repr=False)
     grid: HeadGrid | None = field(default=None, compare=False, repr=False)
     items: pd.DataFrame | None = field(default=None, compare=False, repr=False)
@@ -217,7 +221,7 @@ class Outcome:
         names = (
             "question", "category", "name", "about", "verdict", "word", "size", "confounded",
             "value", "low", "high", "unit", "neutral", "p", "p_corrected", "clusters", "cluster",
-            "effect", "effect_low", "effect_high", "found", "of",
+            "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -244,6 +248,19 @@ def balance_effect(balance: float, neutral: float = 0.0) -> float:
         True
     """
     return share_effect((1 + balance) / 2, (1 + neutral) / 2)
+
+
+def power_said(smallest: float, unit: str = "") -> str:
+    """The effect that four samples of five find, in words; empty where there is none.
+
+    Examples:
+        >>> power_said(0.448, "nats"), power_said(math.nan)
+        ('0.45 nats, four times out of five', '')
+    """
+    if not 0 < smallest < math.inf:
+        return ""
+    said = number_text(smallest, _DECIMALS.get(unit, 3))
+    return f"{said}{f' {unit}' if unit else ''}, four times out of five"
 
 
 # -- several outcomes ------------------------------------------------------------------------------

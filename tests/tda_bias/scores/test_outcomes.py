@@ -154,3 +154,20 @@ def test_five_targets_have_no_flips_that_could_be_clear(tiny_lm, triples, target
     of_more = {"p_targets": p, "targets": targets}
     [one] = stereoset_outcomes(replace(result, beta=result.beta.assign(**of_more)))
     assert one.word == word
+
+
+def test_each_category_has_the_smallest_effect_of_its_own(tiny_lm):
+    triples = load_triples("starter", limit=2)
+    result = stereoset_scores(tiny_lm("gpt2"), triples)
+    outcomes = stereoset_outcomes(result)
+    rows = result.beta[(result.beta["group"] == "all") & (result.beta["scoring"] == "sum")]
+    assert len(outcomes) > 1
+    for one in outcomes:
+        [smallest] = rows.loc[rows["category"] == one.category, "smallest"]
+        assert one.power == f"{smallest:.2f} nats, four times out of five"
+    result = stereoset_scores(tiny_lm("gpt2"), load_triples("starter", limit=6), twins=None)
+    outcomes = stereoset_outcomes(result)
+    rows = result.scores[(result.scores["group"] != "all") & (result.scores["scoring"] == "sum")]
+    for one in outcomes:
+        away = cluster_mean(rows.loc[rows["category"] == one.category, "ss"].to_numpy()).smallest()
+        assert one.power.startswith((f"{50 - away:.0f} or {50 + away:.0f} %", "no share"))
