@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
 _HARDLY = 0.5
-ALPHA = 0.05
 # People who stand in more prompts than this on average are few.
 _OFTEN = 4
 
@@ -63,7 +64,8 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    said = "" if row["p"] < ALPHA else " This is not told from chance."
+    (outcome,) = respond_outcomes(result)
+    said = "" if outcome.word == "clear" else " This is not told from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
@@ -106,7 +108,7 @@ def _words(result: Responses) -> Iterator[str]:
     own = result.words[~result.words["echo"].astype(bool)] if len(result.words) else result.words
     if result.record.greedy or own.empty:
         return
-    found = int((own["q"] < ALPHA).sum())
+    found = int((own["q"] < LEVEL).sum())
     least = "" if found else f" (smallest q {p_text(float(own['q'].min()))})"
     yield (
         f"Of {counted(len(own), 'word')} that are no echo {found} become likelier or rarer with "

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pvf.brief import risk_brief
 from pvf.outcomes import pvf_outcomes
 from pvf.report import risk_report
 from pvf.risk import decompose, prejudice_pvalue, risk_intervals
@@ -53,6 +54,20 @@ def test_words_that_the_model_hardly_ever_gives_say_nothing_of_it():
 def test_fewer_than_five_templates_cannot_say():
     [one] = pvf_outcomes(risk_report(made_up(n_x=12, n_contexts=3)))
     assert one.verdict == "cannot say"
+
+
+def test_the_first_sentence_follows_the_verdict(report):
+    preferences = made_up(n_x=12, n_contexts=8)
+    far_above = report.summary.copy()
+    far_above.loc[far_above.index[-1], "R_p"] = 0.9
+    unlikely = replace(preferences, log_prob=preferences.log_prob - 20)
+    for made, sentence in (
+        (report, "Prejudice of male and female is found: R_p is above"),
+        (replace(report, summary=far_above), "No prejudice of male and female is found beyond"),
+        (risk_report(unlikely), "hardly ever says a word of"),
+        (risk_report(made_up(n_x=12, n_contexts=3)), "Too few words or templates"),
+    ):
+        assert sentence in risk_brief(made).said
 
 
 def test_far_less_prejudice_than_none_gives_by_chance_is_not_clear():

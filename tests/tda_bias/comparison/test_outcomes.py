@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tda_bias.comparison.finding import verdicts
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.comparison.outcome import Outcome, change_table
 from tda_bias.comparison.outcomes import comparison_outcomes
@@ -60,3 +61,12 @@ def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
     assert first.word == "uncertain"
     assert "0.06 corrected over outcomes" in first.test_said.replace("0.0625", "0.06")
     assert remaining([first, first]) == (0, 2)
+
+
+def test_the_finding_says_that_too_few_clusters_tell_nothing():
+    for changes, said in (
+        ([1.0, -2.0, 1.5], "after cannot be told from model by so few clusters"),
+        ([1.0, -2.0, 1.5, -1.0, 0.5, -0.5, 1.0], "after is not measurably less biased than model"),
+        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in beta"),
+    ):
+        assert verdicts(compared(changes, primary=True), numbers=False) == [said]

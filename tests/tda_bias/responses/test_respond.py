@@ -12,6 +12,7 @@ from tda_bias.config import RespondConfig
 from tda_bias.models.chat import chat_for
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.asking import answer_tokens, asked
+from tda_bias.responses.brief import respond_brief
 from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.prompts import Prompt
 from tda_bias.responses.respond import respond
@@ -230,3 +231,20 @@ def test_a_masked_model_and_answers_that_begin_alike_are_refused(tiny_lm):
     alike = Prompt("a", "decision", "[PERSON] ?", ("kind nurse", "kind cook"))
     with pytest.raises(InputError, match="begin with the same token"):
         answer_tokens(writing_model(), alike)
+
+
+@pytest.mark.parametrize(
+    ("p", "prompts", "sentence", "chance"),
+    [
+        (0.01, 8, "What the model writes depends on the group", False),
+        (0.2, 8, "shows in what the model writes is not found.", True),
+        (0.01, 4, "Too few prompts to say", True),
+    ],
+)
+def test_the_group_is_said_to_show_where_the_verdict_is_clear(
+    planted, p, prompts, sentence, chance
+):
+    _, result = planted
+    made = replace(result, effects=result.effects.assign(p=p, prompts=prompts))
+    assert sentence in respond_brief(made).said
+    assert ("This is not told from chance." in said(made)) == chance

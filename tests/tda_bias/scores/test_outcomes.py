@@ -8,13 +8,13 @@ import pytest
 
 from tda_bias.pairs import PairSet
 from tda_bias.scores.outcomes import pairs_outcomes, sentence_outcomes, stereoset_outcomes
-from tda_bias.scores.pair_scores import length_split, pair_set_scores, scores
+from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
 from tda_bias.show.verdict import share_effect
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.sign_flips import smallest_flip_p
 from tda_bias.triples import SentenceTriple, load_triples
-from tests.support.pairs import pair
+from tests.support.pairs import pair, scored_pairs
 
 
 @pytest.fixture(scope="module")
@@ -96,16 +96,8 @@ def test_whole_sentences_have_an_outcome_for_each_category(tiny_lm):
 
 
 def of_pairs(tiny_lm, odds, longer):
-    """A result in which each pair is a cluster, with these log-odds and differences of length."""
-    pairs = [
-        pair("The cook said he", "The cook said she", id=str(i), group=str(i))
-        for i in range(len(odds))
-    ]
-    result = pair_set_scores(tiny_lm("gpt2"), PairSet("crows", tuple(pairs), "f", None))
-    items = result.items.assign(log_prob_more=odds, log_prob_less=0.0, tokens_less=5)
-    items = items.assign(tokens_more=5 + np.asarray(longer))
-    made = replace(result, items=items, scores=scores(items), length_split=length_split(items))
-    [one] = pairs_outcomes(made)
+    """The outcome of pairs with these log-odds and differences of length."""
+    [one] = pairs_outcomes(scored_pairs(tiny_lm("gpt2"), odds, longer))
     return one
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.bbq import write_rows
 from unqover.bbq.answers import GivenAnswers
+from unqover.bbq.brief import bbq_brief
 from unqover.bbq.outcomes import bbq_outcomes
 from unqover.bbq.readers import load_bbq
 from unqover.bbq.result import answer_scores
@@ -72,6 +73,23 @@ def test_a_model_that_names_nobody_cannot_be_told_from_one_that_does_not_underst
     one = outcome(asked, unknown)
     assert "capability" not in one.confounded
     assert one.verdict == "cannot say"
+
+
+@pytest.mark.parametrize(
+    ("ambiguous", "sentence"),
+    [
+        (lambda item: item.biased, "where the text does not say, it answers with the stereotype."),
+        (lambda item: item.other, "it answers against the stereotype."),
+        (lambda item: item.label, "no bias is found where the text does not say."),
+        (lambda item: item.first, "who is mentioned first explains more than bias."),
+    ],
+)
+def test_the_first_sentence_follows_the_verdict(asked, ambiguous, sentence):
+    places = [i.label if i.condition == "disambiguated" else ambiguous(i) for i in asked.items]
+    given = GivenAnswers(np.array(places), unread=0, missing=0, source="a.jsonl", revision="r")
+    said = bbq_brief(answer_scores(asked, given)).said
+    assert said.startswith("It finds what the text says; ")
+    assert said.endswith(sentence)
 
 
 @pytest.mark.parametrize(("templates", "word"), [(5, "cannot say"), (6, "clear")])
