@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from tda_bias.config import ChatOption
@@ -11,6 +12,10 @@ from tda_bias.models.language_model import LanguageModel, special_tokens_around
 from tda_bias.store.record import ChatRecord, Thinking
 from tda_bias.types import InputError
 
+# Names by which templates know whether a model is to think first: Qwen3's, and Granite's.
+_THINKS = ("enable_thinking", "thinking")
+# What templates that print today's date are told, so that a number is the same on every day.
+_DATE = datetime(2024, 7, 26)
 # Stand for a message and for an answer where a template is looked at.
 _MESSAGE, _ANSWER = "Where is the message?", "Here is the answer."
 
@@ -52,6 +57,17 @@ def has_template(model: LanguageModel) -> bool:
     return bool(getattr(model.tokenizer, "chat_template", None))
 
 
+def _on_one_day() -> str:
+    """The beginning of a template in which ``strftime_now`` writes the same date on every day.
+
+    It is written in the template's language: transformers hands templates no functions.
+    """
+    written = "".join(
+        f"|replace('%{letter}', '{_DATE.strftime(f'%{letter}')}')" for letter in "aAbBdmyYHIpMSjxX"
+    )
+    return f"{{%- macro strftime_now(form) -%}}{{{{- form{written} -}}}}{{%- endmacro -%}}"
+
+
 def rendered(
     model: LanguageModel,
     messages: Sequence[Mapping[str, str]],
@@ -62,6 +78,7 @@ def rendered(
     """Messages as the template of a model's tokenizer writes them.
 
     Special tokens that the tokenizer puts before every text are left out: they would stand twice.
+    A template that prints today's date prints 26 July 2024 on any day.
 
     Args:
         model: A model whose tokenizer has a chat template.
@@ -82,9 +99,10 @@ def rendered(
     try:
         text = model.tokenizer.apply_chat_template(
             [dict(message) for message in messages],
+            chat_template=_on_one_day() + model.tokenizer.get_chat_template(),
             tokenize=False,
             add_generation_prompt=goes_on,
-            enable_thinking=thinking == "on",
+            **{name: thinking == "on" for name in _THINKS},
         )
     except (TemplateError, ValueError) as error:
         reason = " ".join(str(error).split())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tda_bias.config import RespondConfig
 from tda_bias.models.chat import Chat
 from tda_bias.models.language_model import LanguageModel, special_tokens_around
-from tda_bias.responses.persons import PersonSet, drawn, refuse_descriptions_twice
+from tda_bias.responses.persons import OF_A_GROUP, PersonSet, drawn, refuse_descriptions_twice
 from tda_bias.responses.prompts import Prompt
+from tda_bias.show.alike import alike_remark
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
@@ -31,6 +33,35 @@ class Asked:
     prompt: Prompt
     persons: tuple[int, ...]
     ids: tuple[tuple[int, ...], ...]
+
+
+def people_told_apart(
+    model: LanguageModel, persons: PersonSet
+) -> tuple[PersonSet, tuple[str, ...]]:
+    """The people whom a tokenizer writes in words that it knows, each in others.
+
+    Returns:
+        These people, and a sentence on those who are left out; none where nobody is.
+
+    Raises:
+        InputError: if no two people of each group are left.
+    """
+    ids = [tuple(own) for own in model.token_ids([f" {one.name}" for one in persons.persons])]
+    times, unknown = Counter(ids), model.tokenizer.unk_token_id
+    kept = tuple(
+        person
+        for person, own in zip(persons.persons, ids, strict=True)
+        if times[own] == 1 and unknown not in own
+    )
+    remarks = alike_remark(len(ids) - len(kept), len(ids), "person")
+    left = Counter(person.group for person in kept)
+    if remarks and min(left[group] for group in persons.groups) < OF_A_GROUP:
+        raise InputError(
+            f"`model` {model.name}: its tokenizer tells no {OF_A_GROUP} people of each group apart "
+            f"({', '.join(f'{left[group]} of {group}' for group in persons.groups)}), for "
+            "letters, capitals or accents that it does not know; give others with --persons"
+        )
+    return replace(persons, persons=kept) if remarks else persons, remarks
 
 
 def asked(

@@ -11,6 +11,7 @@ the estimator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
@@ -41,7 +42,7 @@ class Along:
     Attributes:
         kl: Exact divergence of the next-token distribution about the response's own person from
             that about each one, nats.
-        echo: The part of it within classes of counterpart tokens.
+        echo: The part of it that repeats the person; see ``next_token_divergences``.
         log_prob: Of the response's token, about each person.
         expected: How often each token is expected about each person, summed over all places.
     """
@@ -63,7 +64,7 @@ def next_token_divergences(
     logits: Float[Tensor, "person place vocabulary"],
     own: Int[Tensor, " place"],
     classes: EchoClasses,
-    inside: Bool[Tensor, " place"] | None = None,
+    names: Sequence[Sequence[int]] = (),
 ) -> tuple[
     Float[Tensor, "person place"],
     Float[Tensor, "person place"],
@@ -75,29 +76,59 @@ def next_token_divergences(
         logits: At each place, about each person.
         own: Whose response a place belongs to.
         classes: Of counterpart tokens.
-        inside: Whether a place is inside a name, where all of the divergence is echo; none if None.
+        names: At each place, the tokens by which a name that has begun goes on; none if empty.
 
     Returns:
-        The divergence, nats; the part of it within the classes; and all log-probabilities. The part
-        within classes is the sum over classes of P(class) times the divergence of the distributions
-        within the class.
+        The divergence, nats; the echo in it; and all log-probabilities. Echo is the sum over
+        classes of P(class) times the divergence of the distributions within the class. Where a name
+        may go on, so is the divergence of the distributions over its next tokens and whatever else
+        there is, taken as one.
     """
     log_p = torch.log_softmax(logits, -1)
-    places = torch.arange(len(own), device=log_p.device)
-    first = log_p[own, places]
-    kl = (first.exp() * (first - log_p)).sum(-1)
-    whole = torch.zeros_like(own, dtype=torch.bool) if inside is None else inside
+    kl = _apart(log_p, own)
+    echo = _within(log_p, own, classes).to(kl)
+    for place, tokens in enumerate(names):
+        if tokens:
+            here = slice(place, place + 1)
+            echo[:, here] = _of_names(log_p[:, here], own[here], classes, tokens).to(kl)
+    return kl, echo, log_p
+
+
+def _within(
+    log_p: Float[Tensor, "person place vocabulary"],
+    own: Int[Tensor, " place"],
+    classes: EchoClasses,
+) -> Float[Tensor, "person place"]:
+    """The divergence within classes."""
     if not len(classes):
-        return kl, torch.where(whole, kl, 0.0), log_p
+        return torch.zeros(log_p.shape[:-1], device=log_p.device)
     token = torch.from_numpy(classes.token).to(log_p.device)
     of = torch.from_numpy(classes.of).to(log_p.device)
     members = log_p[..., token].double()
     merged = torch.zeros(*members.shape[:-1], len(classes), dtype=torch.double, device=log_p.device)
     merged = merged.index_add(-1, of, members.exp()).clamp_min(_SMALLEST).log()
-    first_members, first_merged = members[own, places], merged[own, places]
-    of_members = (first_members.exp() * (first_members - members)).sum(-1)
-    of_merged = (first_merged.exp() * (first_merged - merged)).sum(-1)
-    return kl, torch.where(whole, kl, (of_members - of_merged).to(kl)), log_p
+    return _apart(members, own) - _apart(merged, own)
+
+
+def _of_names(
+    log_p: Float[Tensor, "person place vocabulary"],
+    own: Int[Tensor, " place"],
+    classes: EchoClasses,
+    tokens: Sequence[int],
+) -> Float[Tensor, "person place"]:
+    """Echo where names go on by ``tokens``: which of them or none, and classes of all others."""
+    chosen = torch.tensor(list(tokens), device=log_p.device)
+    other = log_p.double().index_fill(-1, chosen, -torch.inf).logsumexp(-1, keepdim=True)
+    parts = torch.cat([log_p[..., chosen].double(), other], -1).clamp_min(math.log(_SMALLEST))
+    return _apart(parts, own) + _within(log_p, own, classes.without(tokens))
+
+
+def _apart(
+    log_p: Float[Tensor, "person place part"], own: Int[Tensor, " place"]
+) -> Float[Tensor, "person place"]:
+    """What parts of distributions bring to the divergences from each place's own person."""
+    first = log_p[own, torch.arange(len(own), device=log_p.device)]
+    return (first.exp() * (first - log_p)).sum(-1)
 
 
 class Reader:
@@ -163,18 +194,18 @@ class Reader:
     ) -> None:
         """Put what a batch of responses gives where it belongs."""
         place = np.array([(i, t) for i in batch for t in range(len(written[i]))])
-        token, whose, inside = (
+        token, whose = (
             torch.tensor(values, device=logits.device)
             for values in (
                 [token for i in batch for token in written[i]],
                 [own[i] for i in place[:, 0]],
-                [one for i in batch for one in classes.inside_name(written[i])],
             )
         )
+        names = [one for i in batch for one in classes.names_go_on(written[i])]
         first = 0
         for part in self._tiles(logits):
             now = slice(first, first + part.shape[1])
-            kl, echo, log_p = next_token_divergences(part, whose[now], classes, inside[now])
+            kl, echo, log_p = next_token_divergences(part, whose[now], classes, names[now])
             said = token[now].expand(len(part), -1)[..., None]
             chosen = log_p.gather(-1, said).squeeze(-1)
             of, at = place[now].T

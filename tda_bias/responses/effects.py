@@ -26,6 +26,8 @@ SIDES = np.array(
     ],
     float,
 )  # fmt: skip
+# A p below this is told from chance.
+ALPHA = 0.05
 # Nats per token that rounding in single precision may make of equal distributions.
 ROUNDING = 1e-5
 
@@ -134,13 +136,14 @@ def effect_row(
 
     Returns:
         ``prompts``; mean ``twins`` and ``placebos``, nats per response; the effect ``value`` with
-        ``low``, ``high``, ``p`` and the ``smallest`` that four samples of five find; and the effect
+        ``low``, ``high``, ``p`` and the ``smallest`` that four samples of five find, both NaN where
+        all ways to part so few prompts are too few for any p below .05; and the effect
         ``per_token``.
     """
     means = parted(divergence).mean(0)[0]
     effects = response_effects(divergence)
     of_prompts = cluster_mean(effects[:, 0])
-    return {
+    row = {
         "prompts": len(effects),
         "twins": float(means[0]),
         "placebos": float(means[1]),
@@ -148,6 +151,8 @@ def effect_row(
         "p": effect_pvalue(effects, n_permutations, rng),
         "per_token": float(effects[:, 0].sum() / tokens.sum()),
     }
+    can_be_found = len(PARTINGS) ** -float(len(effects)) < ALPHA
+    return row if can_be_found else row | {"p": np.nan, "smallest": np.nan}
 
 
 def mean_columns(found: ClusterMean, confidence: float) -> dict[str, float]:

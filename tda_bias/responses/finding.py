@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.clusters import FEWEST_CLUSTERS
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
@@ -64,8 +64,9 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    (outcome,) = respond_outcomes(result)
-    said = "" if outcome.word == "clear" else " This is not told from chance."
+    said = "" if row["p"] < LEVEL else " This is not told from chance."
+    if math.isnan(row["p"]) or row["prompts"] < FEWEST_CLUSTERS:
+        said = f" {counted(record.prompts, 'prompt')} cannot tell this from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "

@@ -13,7 +13,7 @@ from tda_bias.config import RespondConfig
 from tda_bias.models.chat import Chat, chat_for
 from tda_bias.models.language_model import LanguageModel, model_record
 from tda_bias.models.scored import Arrays, Block, read_blocks
-from tda_bias.responses.asking import Asked, answer_tokens, asked
+from tda_bias.responses.asking import Asked, answer_tokens, asked, people_told_apart
 from tda_bias.responses.divergence import Reader
 from tda_bias.responses.echo import EchoClasses, echo_classes
 from tda_bias.responses.persons import PersonSet
@@ -52,8 +52,9 @@ def respond(
         progress: Called with responses done and all.
 
     Raises:
-        InputError: if the model is no causal language model, ``asked`` or ``answer_tokens``
-            refuses a prompt, a probability is NaN, or ``cache`` holds responses of something else.
+        InputError: if the model is no causal language model, ``people_told_apart``, ``asked``
+            or ``answer_tokens`` refuses, a probability is NaN, or ``cache`` holds responses of
+            something else.
         ShareDone: where another process gathers.
     """
     config = config or RespondConfig()
@@ -65,6 +66,7 @@ def respond(
             "sampled from causal language models that transformers can generate with"
         )
     chat = chat_for(model, config, thinking=config.thinking)
+    persons, remarks = people_told_apart(model, persons)
     every = asked(model, prompts.prompts, persons, config, chat)
     answers = {
         one.prompt.id: answer_tokens(model, one.prompt) for one in every if one.prompt.choices
@@ -77,11 +79,18 @@ def respond(
     read = read_blocks(
         model,
         [one.block() for one in readers],
-        identity={"format": 1, "tokenizer": model.tokenizer_hash(), **_drawn_by(config)},
+        identity={
+            "format": 1,
+            "tokenizer": model.tokenizer_hash(),
+            "ends": end_tokens(model),
+            **_drawn_by(config),
+        },
         cache=cache,
         progress=progress,
     )
-    return _collected(model, readers, read, persons, prompts, config, chat)
+    names = [person.name for person in persons.persons]
+    remarks += model.special_remarks([*(one.template for one in prompts.prompts), *names])
+    return _collected(model, readers, read, persons, prompts, config, chat, remarks)
 
 
 def _names(one: Asked, persons: PersonSet) -> list[str]:
@@ -140,7 +149,8 @@ class _PromptReader:
     def _depends_on(self) -> Mapping[str, Any]:
         classes = self.classes
         merged = (classes.token.tolist(), classes.of.tolist())
-        said = [self.asked.ids, merged, classes.begun, self.answers or ()]
+        begun = tuple(classes.begun), tuple(classes.begun.values())
+        said = [self.asked.ids, merged, *begun, self.answers or ()]
         return {"prompts": texts_hash(said)}
 
     def _read(self, progress: Progress) -> Arrays:
@@ -189,6 +199,7 @@ def _collected(
     prompts: PromptSet,
     config: RespondConfig,
     chat: Chat | None,
+    remarks: tuple[str, ...],
 ) -> Responses:
     """The tables of what was read."""
     ends = end_tokens(model)
@@ -200,14 +211,16 @@ def _collected(
             whose=np.array(one.whose),
             number=np.array(one.numbers),
             seed=np.array([-1] * len(one.whose) if config.greedy else one.seeds),
-            pieces=[pieces_of(model, row[row >= 0].tolist()) for row in arrays["tokens"]],
-            ended=[int(row[row >= 0][-1]) in ends for row in arrays["tokens"]],
+            ids=ids,
+            pieces=[pieces_of(model, row) for row in ids],
+            ended=[row[-1] in ends for row in ids],
             kl=arrays["kl"],
             echo=arrays["echo"],
             log_prob=arrays["log_prob"],
             choice=arrays["choice"],
         )
         for one, arrays in zip(readers, read, strict=True)
+        for ids in [[row[row >= 0].tolist() for row in arrays["tokens"]]]
     ]
     words: Words = words_of(
         model,
@@ -221,12 +234,14 @@ def _collected(
         record=RespondRecord(
             model=model_record(model, weights=model.weight_hash()),
             data=prompts.record,
+            remarks=remarks,
             persons=SourceOfRun(source=persons.record.source, revision=persons.record.revision),
             people=len(persons.persons),
             groups=persons.groups,
             prompts=len(readers),
             samples=1 if config.greedy else config.samples,
             tokens=config.tokens,
+            ends=tuple(end_tokens(model)),
             greedy=config.greedy,
             chat=None if chat is None else chat.record,
             confidence=config.confidence,

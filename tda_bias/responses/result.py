@@ -34,6 +34,7 @@ class RespondRecord(RunRecord):
         prompts: How many there are.
         samples: Responses for each prompt and person.
         tokens: Of a response at most.
+        ends: Token ids that end a response.
         greedy: Whether responses are the likeliest ones.
         chat: What its chat template put around every prompt; None for plain text.
         confidence: Coverage of the intervals.
@@ -46,6 +47,7 @@ class RespondRecord(RunRecord):
     prompts: int
     samples: int
     tokens: int
+    ends: tuple[int, ...] = ()
     greedy: bool
     chat: ChatRecord | None = None
     confidence: float

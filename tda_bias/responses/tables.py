@@ -40,7 +40,8 @@ class Answered:
         whose: Which of them each response is about.
         number: Of a response among those about its person.
         seed: Of each response; -1 where the likeliest one was taken.
-        pieces: The texts of its tokens, with the end token.
+        ids: Its tokens, with the end token.
+        pieces: The texts of these.
         ended: Whether it came to its end.
         kl: Divergence of the next-token distribution about its person from that about each one.
         echo: The part of it between counterpart tokens.
@@ -54,6 +55,7 @@ class Answered:
     whose: Int[np.ndarray, " response"]
     number: Int[np.ndarray, " response"]
     seed: Int[np.ndarray, " response"]
+    ids: Sequence[Sequence[int]]
     pieces: Sequence[Sequence[str]]
     ended: Sequence[bool]
     kl: Float[np.ndarray, "response person place"]
@@ -217,8 +219,8 @@ def response_table(answered: Sequence[Answered], groups: Sequence[str]) -> pd.Da
         is without the end token, ``tokens`` with it); sums along
         it, nats, of the divergence without echo to people of the other group (``twins``) and to the
         other one of its own (``placebos``), their difference ``effect``, and the same of ``echo``;
-        and by token ``pieces``, the ``moved`` nats (twins less placebos, without echo) and the
-        ``log_ratio`` (about its own person against twins).
+        and by token ``ids``, ``pieces``, the ``moved`` nats (twins less placebos, without echo) and
+        the ``log_ratio`` (about its own person against twins).
     """
     rows = []
     for one in answered:
@@ -243,6 +245,7 @@ def response_table(answered: Sequence[Answered], groups: Sequence[str]) -> pd.Da
                     "placebos": float(apart[1].sum()),
                     "effect": float((apart[0] - apart[1]).sum()),
                     "echo": float(echo.sum()),
+                    "ids": list(one.ids[i]),
                     "pieces": list(one.pieces[i]),
                     "moved": (apart[0] - apart[1]).tolist(),
                     "log_ratio": ratio[i, twins, :n].mean(0).tolist(),

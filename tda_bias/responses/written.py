@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.echo import EchoClasses
 
+# What a part of a character is decoded as.
+_UNFINISHED = "\ufffd"
 # What stands for the space before a word in vocabularies.
 _SPACES = ("Ġ", "▁")
 
@@ -31,12 +33,24 @@ class Words:
 
 
 def pieces_of(model: LanguageModel, tokens: Sequence[int]) -> list[str]:
-    """The text of every token, which together are the response; special ones as spelled."""
-    pieces, before = [], ""
+    """The text of every token, which together are the response; special ones as spelled.
+
+    A character of several tokens, as an emoji, is the text of the last of them.
+    """
+    special, pieces = set(model.tokenizer.all_special_ids), list[str]()
+    first = told = 0  # The tokens whose text came last, and the first one without a text.
+
+    def text_of(end: int) -> str:
+        return str(model.tokenizer.decode(list(tokens[first:end]), skip_special_tokens=False))
+
     for end in range(1, len(tokens) + 1):
-        text = str(model.tokenizer.decode(list(tokens[:end]), skip_special_tokens=False))
-        pieces.append(text[len(before) :])
-        before = text
+        text = text_of(end)
+        goes_on = end < len(tokens) and tokens[end] not in special
+        if goes_on and text.endswith(_UNFINISHED):
+            pieces.append("")
+            continue
+        pieces.append(text[len(text_of(told)) if told > first else 0 :])
+        first, told = told, end
     return pieces
 
 

@@ -96,3 +96,26 @@ def uncased():
     return PreTrainedTokenizerFast(
         tokenizer_object=raw, sep_token="[SEP]", mask_token="[MASK]", **names
     )
+
+
+def by_digits(text):
+    """A byte-level tokenizer for which each digit, and the space before a number, is a token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=["<s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    raw.train_from_iterator([text], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="<s>")

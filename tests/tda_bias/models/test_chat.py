@@ -73,3 +73,17 @@ def test_special_tokens_that_the_tokenizer_adds_stand_once(tokenizer):
     text = rendered(model, [{"role": "user", "content": "My sister"}])
     assert text == "My sister She"
     assert made(text)["input_ids"].count(begin) == 1
+
+
+def test_a_template_that_prints_the_date_prints_the_same_on_every_day(tiny_lm):
+    today = "{{ 'Today: ' + strftime_now('%d %b %Y') + '\n' }}"
+    chat = chat_of(with_template(tiny_lm(), today + PLAIN))
+    assert chat.before.startswith("Today: 26 Jul 2024\n")
+    assert chat.record.before == chat.before
+
+
+def test_thinking_is_known_by_either_of_its_names(tiny_lm):
+    model = with_template(tiny_lm(), THINKING.replace("enable_thinking", "thinking"))
+    off, on = (chat_of(model, thinking=thinking) for thinking in ("off", "on"))
+    assert (off.thinking, on.thinking) == ("off", "on")
+    assert off.after != on.after

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.divergence import Reader, next_token_divergences
 from tda_bias.responses.echo import EchoClasses, counterparts, echo_classes
 from tda_bias.responses.sampling import end_tokens, response_seed, responses
+from tda_bias.responses.written import pieces_of
+from tests.support.models import tiny_hf_model
 from tests.support.responses import WOMEN, writing_model
+from tests.support.tokenizers import by_digits
 
 CLASSES = EchoClasses(np.array([1, 4, 2, 3, 6]), np.array([0, 0, 1, 1, 1]))
 
@@ -52,27 +56,96 @@ def test_the_divergence_is_the_defined_sum_and_parts_into_merged_classes_and_ech
     assert (kl - echo >= -1e-6).all()
 
 
-def test_inside_a_name_all_is_echo_and_elsewhere_nothing_changes():
+def test_where_a_name_may_go_on_only_its_next_tokens_are_echo():
     torch.manual_seed(0)
     logits, own = torch.randn(4, 5, 8) * 2, torch.tensor([0, 1, 1, 3, 2])
-    inside = torch.tensor([False, True, False, False, True])
-    kl, echo, _ = next_token_divergences(logits, own, CLASSES, inside)
+    names = [(), (5, 1), (), (), (0,)]
+    kl, echo, _ = next_token_divergences(logits, own, CLASSES, names)
     _, before, _ = next_token_divergences(logits, own, CLASSES)
-    assert torch.equal(echo[:, inside], kl[:, inside])
-    assert torch.equal(echo[:, ~inside], before[:, ~inside])
+    p = torch.softmax(logits.double(), -1).numpy()
+    for place, tokens in enumerate(names):
+        for person in range(4):
+            if not tokens:
+                assert echo[person, place] == before[person, place]
+                continue
+            # What is no echo: the distributions of all other tokens, with their classes merged.
+            other = [t for t in range(8) if t not in tokens]
+            rest = [[*(t for t in other if t not in CLASSES.token)], *(
+                [t for t in CLASSES.token[CLASSES.of == c] if t in other] for c in range(2)
+            )]  # fmt: skip
+            parts = [*([t] for t in rest[0]), *(own_class for own_class in rest[1:] if own_class)]
+            a, b = (
+                [sum(of[t] for t in part) / sum(of[t] for t in other) for part in parts]
+                for of in (p[own[place], place], p[person, place])
+            )
+            share = sum(p[own[place], place][t] for t in other)
+            expected = share * sum(x * math.log(x / y) for x, y in zip(a, b, strict=True))
+            left = float(kl[person, place] - echo[person, place])
+            assert left == pytest.approx(expected, abs=1e-6)
 
 
-def test_names_of_several_tokens_have_beginnings_and_what_follows_one_is_inside(tiny_lm):
+def test_names_of_several_tokens_have_beginnings_after_which_they_go_on(tiny_lm):
     model = tiny_lm()  # which spells names letter by letter
     classes = echo_classes(model, ["Ann", "Bob", "Cy", "Di"])
     ids = model.token_ids([" Ann said"])[0]
-    pieces = model.tokenizer.convert_ids_to_tokens(ids)
     name = len(model.token_ids([" Ann"])[0])
     assert name > 1
-    inside = classes.inside_name(ids)
-    assert inside[:name] == [False, *[True] * (name - 1)], pieces
-    assert not any(inside[name:])
+    next_ones = classes.names_go_on(ids)
+    assert not next_ones[0]
+    assert all(ids[place] in next_ones[place] for place in range(1, name))
+    assert not any(ids[place] in next_ones[place] for place in range(name, len(ids)))
     assert (model.token_ids(["Ann"])[0][0],) in classes.begun
+
+
+AGES = [f"a {age}-year-old man" for age in (20, 30, 60)] + ["an 80-year-old man"]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A model whose tokenizer writes numbers digit by digit, the space before them apart."""
+    tokenizer = by_digits(
+        "(He (She (A (An He She he she A a An an worked years children salary old man had your "
+        "an 80-year-old man have of In you is A letter He went . " * 9
+    )
+    return LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "tiny-digits")
+
+
+@pytest.mark.parametrize(
+    "text", ["you have worked 20 years", "In 1968 she had 3 children", "a salary of 65,000"]
+)
+def test_what_numbers_stand_in_is_no_echo_where_people_are_told_by_age(digits, text):
+    classes = echo_classes(digits, AGES)
+    ids = digits.token_ids([text])[0]
+    for token, next_ones in zip(ids, classes.names_go_on(ids), strict=True):
+        assert token not in next_ones
+        assert not str(digits.tokenizer.decode([token])).strip().isdigit() or (
+            token not in classes.token
+        )
+
+
+def test_a_description_is_echo_from_its_article_or_its_whole_number_on(digits):
+    classes = echo_classes(digits, AGES)
+    for text, first in ((" is an 80-year-old man", " is an"), (" old 80-year-old man", " old 80-")):
+        ids, begin = digits.token_ids([text])[0], len(digits.token_ids([first])[0])
+        next_ones = classes.names_go_on(ids)
+        assert all(ids[place] in next_ones[place] for place in range(begin, len(ids)))
+    of = dict(zip(classes.token.tolist(), classes.of.tolist(), strict=True))
+    for articles in ((" a", " an"), ("A", "An")):
+        one, other = (digits.token_ids([article])[0][0] for article in articles)
+        assert of[one] == of[other]
+    alike = echo_classes(digits, AGES[:3])  # whose articles say nothing
+    assert digits.token_ids([" an"])[0][0] not in alike.token
+
+
+def test_a_name_that_begins_as_a_pronoun_or_an_article_leaves_these_as_they_are(digits):
+    classes = echo_classes(digits, ["Hector", "Alonzo", "Mary", "Rose"])
+    he, she, a = (digits.token_ids([word])[0][0] for word in ("He", "She", "A"))
+    assert [digits.token_ids([name])[0][0] for name in ("Hector", "Alonzo")] == [he, a]
+    of = dict(zip(classes.token.tolist(), classes.of.tolist(), strict=True))
+    assert of[he] == of[she]
+    for text in ("He went", "A letter"):
+        ids = digits.token_ids([text])[0]
+        assert not any(t in own for t, own in zip(ids, classes.names_go_on(ids), strict=True))
 
 
 def test_without_classes_there_is_no_echo():
@@ -218,6 +291,20 @@ def test_a_response_ends_with_its_end_token_which_counts():
     assert all(len(row) == 9 for row in rows if end not in row)
 
 
+@pytest.mark.parametrize(
+    "text", ["She is 😀 and 漢字 here", "😀", "é 20 \ufffd!", "She is 😀<s>", ""]
+)
+def test_pieces_of_a_response_are_its_text_where_characters_are_several_tokens(digits, text):
+    ids = digits.tokenizer(text)["input_ids"]
+    pieces = pieces_of(digits, ids)
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == digits.tokenizer.decode(ids) == text
+    cut = digits.tokenizer("She is 😀")["input_ids"][:-1]
+    assert "".join(pieces_of(digits, cut)) == digits.tokenizer.decode(cut)
+    ended = [*cut, digits.tokenizer.eos_token_id]
+    assert pieces_of(digits, ended)[-1] == "<s>"
+
+
 # -- echo ------------------------------------------------------------------------------------------
 
 
@@ -239,4 +326,4 @@ def test_classes_are_of_single_tokens_and_of_the_names():
     classes = echo_classes(model, ["Waa", "Wab", "Moa", "Mob"])
     said = model.tokenizer.convert_ids_to_tokens(classes.token.tolist())
     found = [{said[i] for i in np.flatnonzero(classes.of == c)} for c in range(len(classes))]
-    assert found == [{"Waa", "Wab", "Moa", "Mob"}, {"she", "he"}, {"her", "his"}]
+    assert found == [{"she", "he"}, {"her", "his"}, {"Waa", "Wab", "Moa", "Mob"}]

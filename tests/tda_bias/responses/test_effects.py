@@ -94,6 +94,20 @@ def test_an_effect_has_the_interval_of_its_prompts(divergence):
     assert row["twins"] - row["placebos"] == pytest.approx(row["value"])
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_prompts_too_few_for_any_p_below_5_percent_have_none(divergence, n):
+    apart = np.zeros((n, 4, 4))
+    apart[:, :2, 2:] = 1
+    row = effect_row(apart + divergence[:n] / 9, np.full(n, 9.0), n_permutations=99,
+                     confidence=0.95, rng=np.random.default_rng(0))  # fmt: skip
+    if n < 3:
+        assert np.isnan(row["p"])
+        assert np.isnan(row["smallest"])
+    else:
+        assert row["p"] == pytest.approx(1 / 27)
+        assert row["smallest"] > 0
+
+
 def test_what_rounding_makes_of_equal_distributions_is_nothing():
     divergence = np.full((2, 4, 4), 5e-4)
     kept = beyond_rounding_of(divergence, np.array([60.0, 40.0]))

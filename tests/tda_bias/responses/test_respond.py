@@ -14,7 +14,8 @@ from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.asking import answer_tokens, asked
 from tda_bias.responses.brief import respond_brief
 from tda_bias.responses.finding import respond_finding
-from tda_bias.responses.prompts import Prompt
+from tda_bias.responses.persons import Person, PersonSet
+from tda_bias.responses.prompts import Prompt, PromptSet
 from tda_bias.responses.respond import respond
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.responses.sampling import response_seed, responses
@@ -44,7 +45,7 @@ def said(result, part="result"):
 def test_a_model_that_ignores_the_person_has_no_divergence_and_is_said_to_have_none(blind):
     measures = blind.effects[~blind.effects["measure"].isin([DECISION, RATIO])]
     assert not measures[["twins", "placebos", "value", "per_token"]].to_numpy().any()
-    assert (measures["p"] == 1).all()
+    assert (measures["p"][measures["prompts"] > 2] == 1).all()
     assert blind.responses[["twins", "placebos"]].abs().to_numpy().max() < 1e-4
     assert blind.effect(RATIO)["value"] == pytest.approx(1, abs=1e-5)
     assert "changes nothing of what tiny-gpt2 writes" in said(blind)
@@ -64,6 +65,15 @@ def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equa
     assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-5)
     assert "The group (female or male) brings +" in said(result)
     assert "nats per response is found four times out of five" in said(result, "power")
+
+
+def test_two_prompts_are_too_few_wherever_it_is_said():
+    model = writing_model(by_group=True)
+    result = respond(model, some_prompts(2, 0), some_people(), config=CONFIG)
+    assert "2 prompts cannot tell this from chance." in said(result)
+    assert "not told from chance" not in said(result)
+    assert said(result, "power") == "With 2 prompts no smallest effect can be given."
+    assert respond_brief(result).said.startswith("Too few prompts to say")
 
 
 def test_few_people_are_said_to_be_few(planted):
@@ -102,6 +112,7 @@ def test_a_response_can_be_written_again_from_its_seed(planted):
     assert row["seed"] == response_seed(0, prompt.id, row["person"], row["number"])
     (again,) = responses(model, [ids], n_tokens=6, seeds=[int(row["seed"])])
     assert model.tokenizer.decode(again) == "".join(row["pieces"])
+    assert again == row["ids"]
 
 
 def test_decisions_are_of_the_answers_at_the_first_place(planted):
@@ -176,6 +187,39 @@ def test_a_run_is_loaded_as_it_was_saved(planted, tmp_path):
                                       check_dtype=False)  # fmt: skip
     assert said(loaded) == said(result)
     assert loaded.responses["pieces"].map(list).tolist() == result.responses["pieces"].tolist()
+
+
+def test_people_whom_the_tokenizer_cannot_tell_apart_are_left_out_and_said():
+    model, people = writing_model(), some_people()
+    strangers = [Person(name, group) for name, group in (("Zoé", "female"), ("Zed", "male"))]
+    more = PersonSet((*people.persons, *strangers), people.record)
+    result = respond(model, some_prompts(3, 0), more, config=CONFIG)
+    assert result.record.people == 20
+    assert result.record.remarks[0].startswith("2 of 22 persons are left out: the tokenizer")
+    assert result.record.remarks[0] in respond_brief(result).remarks
+    assert not {"Zoé", "Zed"} & set(result.responses["person"])
+    few = PersonSet((*people.persons[:1], strangers[0], *people.persons[10:]), people.record)
+    with pytest.raises(InputError, match="tells no 2 people of each group apart .1 of female, 10"):
+        respond(model, some_prompts(3, 0), few, config=CONFIG)
+
+
+def test_prompts_that_hold_special_tokens_are_said():
+    prompts = PromptSet(
+        (*some_prompts(2, 0).prompts, Prompt("s", "own", "Write <pad> about [PERSON]")),
+        some_prompts().record,
+    )
+    (remark,) = respond(writing_model(), prompts, some_people(), config=CONFIG).record.remarks
+    assert remark.startswith("1 text holds special tokens of the tokenizer (<pad>)")
+
+
+def test_a_model_whose_responses_end_otherwise_does_not_go_on_with_saved_ones(tmp_path):
+    model, people = writing_model(), some_people()
+    cache = partial(Cache, tmp_path / "parts")
+    result = respond(model, some_prompts(2, 0), people, config=CONFIG, cache=cache)
+    assert result.record.ends == (model.tokenizer.eos_token_id,)
+    model.hf_model.generation_config.eos_token_id = [model.tokenizer.convert_tokens_to_ids("kind")]
+    with pytest.raises(InputError, match="ends was"):
+        respond(model, some_prompts(2, 0), people, config=CONFIG, cache=cache)
 
 
 # -- how a model is asked --------------------------------------------------------------------------
