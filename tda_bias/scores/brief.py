@@ -132,8 +132,7 @@ def _sure(row: Row) -> str:
 
 
 def _of_one(result: StereoSetScores, row: Row) -> Iterator[Line]:
-    shared = "of how preferences differ between items, shared with the twins"
-    yield Line.of_share("wording", row["explained"], shared)
+    yield Line.of_share("wording", row["explained"], "of the variance over items")
     for kind in _placebos(result):
         yield Line(
             f"placebo ({kind['kind']})",
