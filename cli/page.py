@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -106,9 +107,10 @@ class Names:
 
     def said(self, line: str) -> str:
         """A sentence with the models' names of the page."""
-        for name, short in self.of.items():
-            line = line.replace(name, short) if name != short else line
-        return line
+        # At once, the longest first: a name may be the beginning of another, or a short one of it.
+        names = sorted(self.of, key=len, reverse=True)
+        pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)"
+        return re.sub(pattern, lambda found: self.of[found[0]], line) if names else line
 
     def outcome(self, run: Run, one: Outcome) -> Outcome:
         """An outcome of a run; with the model in its name where there are several."""
