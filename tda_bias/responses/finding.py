@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.show.verdict import LEVEL
@@ -64,13 +63,11 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    (outcome,) = respond_outcomes(result)
-    said = "" if outcome.word == "clear" else " This is not told from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
         f"brings and without echo: {row['per_token']:+.4f} nats per token, of the first "
-        f"{record.tokens}.{said}"
+        f"{record.tokens}."
     )
     if row["placebos"] > row["twins"] / 2:
         yield (
