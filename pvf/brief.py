@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pvf.finding import leaning, mass_warning, needed_prejudice
 from pvf.outcomes import pvf_outcomes
 from pvf.report import RiskReport
-from tda_bias.show.brief import Brief, Line, told
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
+from tda_bias.show.verdict import told
 
 
 def risk_brief(report: RiskReport) -> Brief:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tda_bias.show.brief import Brief, Line, Told, told
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import about_run, counted, data_remarks, p_text, without_starter
+from tda_bias.show.verdict import Told, told
 from unqover.finding import surviving_gammas
 from unqover.outcomes import unqover_outcomes
 from unqover.report import Report

@@ -14,7 +14,7 @@ from tda_bias.responses.finding import (
 )
 from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
-from tda_bias.show.brief import Brief, Line, told
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
     about_run,
     counted,
@@ -23,6 +23,7 @@ from tda_bias.show.text import (
     number_text,
     without_starter,
 )
+from tda_bias.show.verdict import told
 
 
 def respond_brief(result: Responses) -> Brief:

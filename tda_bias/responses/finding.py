@@ -9,7 +9,6 @@ from typing import Any
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.show.verdict import LEVEL
-from tda_bias.stats.clusters import FEWEST_CLUSTERS
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
@@ -64,14 +63,11 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    said = "" if row["p"] < LEVEL else " This is not told from chance."
-    if math.isnan(row["p"]) or row["prompts"] < FEWEST_CLUSTERS:
-        said = f" {counted(record.prompts, 'prompt')} cannot tell this from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
         f"brings and without echo: {row['per_token']:+.4f} nats per token, of the first "
-        f"{record.tokens}.{said}"
+        f"{record.tokens}."
     )
     if row["placebos"] > row["twins"] / 2:
         yield (

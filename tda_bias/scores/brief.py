@@ -18,7 +18,7 @@ from tda_bias.scores.finding import (
 from tda_bias.scores.outcomes import pairs_outcomes, sentence_outcomes, stereoset_outcomes
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
-from tda_bias.show.brief import Brief, Line, Told, told
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
     about_run,
     counted,
@@ -32,7 +32,7 @@ from tda_bias.show.text import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.show.verdict import Outcome
+    from tda_bias.show.verdict import Outcome, Told, told
 
 Row = Mapping[Any, Any]
 _NEUTRAL = 50.0
@@ -132,8 +132,7 @@ def _sure(row: Row) -> str:
 
 
 def _of_one(result: StereoSetScores, row: Row) -> Iterator[Line]:
-    shared = "of how preferences differ between items, shared with the twins"
-    yield Line.of_share("wording", row["explained"], shared)
+    yield Line.of_share("wording", row["explained"], "of the variance over items")
     for kind in _placebos(result):
         yield Line(
             f"placebo ({kind['kind']})",

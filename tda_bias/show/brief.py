@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from tda_bias.show.verdict import Outcome
-
-# What a sentence says of an outcome.
-Told = Literal["above", "below", "confounded", "uncertain", "cannot say"]
+from typing import Any
 
 _WIDTH, _BAR = 80, 20
 _BLANK = "  "
@@ -46,21 +40,6 @@ class Line:
         inside = math.isfinite(share) and 0 <= share <= 1
         value = f"{share:.0%}".replace("%", " %") if math.isfinite(share) else "undefined"
         return cls(label, value, rest, share if inside else None)
-
-
-def told(one: Outcome) -> Told:
-    """What the sentence of an outcome has to say, so that it says what the verdict says.
-
-    Returns:
-        ``above`` and ``below`` are clear, by the side of ``neutral`` on which the value is.
-    """
-    if one.word == "cannot say":
-        return "cannot say"
-    if one.confounded:
-        return "confounded"
-    if one.word != "clear":
-        return "uncertain"
-    return "above" if one.value > one.neutral else "below"
 
 
 def bar(share: float) -> str:

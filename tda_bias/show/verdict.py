@@ -27,6 +27,8 @@ Question = Literal["says", "heads", "change"]
 QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
 Word = Literal["clear", "uncertain", "none found", "cannot say"]
 Size = Literal["small", "medium", "large"]
+# What a sentence says of an outcome.
+Told = Literal["above", "below", "confounded", "uncertain", "cannot say"]
 # What explains an outcome in the place of bias.
 Control = Literal["length", "order", "capability"]
 
@@ -224,6 +226,21 @@ class Outcome:
             "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+
+def told(one: Outcome) -> Told:
+    """What the sentence of an outcome has to say, so that it says what the verdict says.
+
+    Returns:
+        ``above`` and ``below`` are clear, by the side of ``neutral`` on which the value is.
+    """
+    if one.word == "cannot say":
+        return "cannot say"
+    if one.confounded:
+        return "confounded"
+    if one.word != "clear":
+        return "uncertain"
+    return "above" if one.value > one.neutral else "below"
 
 
 def share_effect(share: float, neutral: float = 0.5) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tda_bias.show.brief import Brief, Line, Told, told
+from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
     about_run,
     counted,
@@ -13,6 +13,7 @@ from tda_bias.show.text import (
     number_text,
     without_starter,
 )
+from tda_bias.show.verdict import Told, told
 from unqover.bbq.controls import ALONE, MENTION, position_followed
 from unqover.bbq.finding import HALFWAY, follows_who_it_is, not_scored, sure_of
 from unqover.bbq.outcomes import bbq_outcomes

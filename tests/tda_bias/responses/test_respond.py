@@ -278,17 +278,14 @@ def test_a_masked_model_and_answers_that_begin_alike_are_refused(tiny_lm):
 
 
 @pytest.mark.parametrize(
-    ("p", "prompts", "sentence", "chance"),
+    ("p", "prompts", "sentence"),
     [
-        (0.01, 8, "What the model writes depends on the group", False),
-        (0.2, 8, "shows in what the model writes is not found.", True),
-        (0.01, 4, "Too few prompts to say", True),
+        (0.01, 8, "What the model writes depends on the group"),
+        (0.2, 8, "shows in what the model writes is not found."),
+        (0.01, 4, "Too few prompts to say"),
     ],
 )
-def test_the_group_is_said_to_show_where_the_verdict_is_clear(
-    planted, p, prompts, sentence, chance
-):
+def test_the_group_is_said_to_show_where_the_verdict_is_clear(planted, p, prompts, sentence):
     _, result = planted
     made = replace(result, effects=result.effects.assign(p=p, prompts=prompts))
     assert sentence in respond_brief(made).said
-    assert ("This is not told from chance." in said(made)) == chance

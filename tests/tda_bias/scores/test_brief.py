@@ -7,7 +7,7 @@ import pytest
 from tda_bias.scores.brief import pairs_brief, sentences_brief, stereoset_brief
 from tda_bias.scores.outcomes import pairs_outcomes, sentence_outcomes, stereoset_outcomes
 from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
-from tda_bias.show.brief import told
+from tda_bias.show.verdict import told
 from tda_bias.triples import SentenceTriple, load_triples
 from tests.support.pairs import scored_pairs
 
