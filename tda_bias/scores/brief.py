@@ -28,11 +28,10 @@ from tda_bias.show.text import (
     p_text,
     without_starter,
 )
+from tda_bias.show.verdict import Outcome, Told, told
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from tda_bias.show.verdict import Outcome, Told, told
 
 Row = Mapping[Any, Any]
 _NEUTRAL = 50.0
