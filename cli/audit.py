@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tda_bias.config import WithCommas
+from tda_bias.config import BatchOption, WithCommas
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import print_lines
 from tda_bias.store.files import RECORD
+from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, with_parts
 from tda_bias.store.settings import validated
 from tda_bias.triples import comes_from_hub, read_triples
@@ -30,7 +31,7 @@ from .spec import Spec, imported
 _QUICK_CATEGORIES = 2
 
 
-class AuditSettings(PageSettings, ModelOption, PlacementSettings):
+class AuditSettings(PageSettings, ModelOption, PlacementSettings, BatchOption):
     """Settings of ``tdabias audit``."""
 
     category: Annotated[tuple[str, ...], WithCommas] = Field(
@@ -41,6 +42,9 @@ class AuditSettings(PageSettings, ModelOption, PlacementSettings):
     )
     quick: bool = Field(
         False, description="fewer texts: minutes instead of hours; says what it leaves out"
+    )
+    overwrite: Annotated[bool, Changes.NOTHING] = Field(
+        False, description="write over finished runs of something else in the folder"
     )
     out: Out = Field(
         None, description="folder for the runs and the page (default: runs/MODEL/audit)"
@@ -160,7 +164,8 @@ def _settings(planned: _Planned, folder: Path, settings: AuditSettings) -> Any:
     """The settings of a run: those of the audit that its command has, and its own."""
     kind, how = imported(planned.spec.settings), planned.spec.audited
     assert how is not None
-    taken = {*PlacementSettings.model_fields, *how.takes, "quiet"} & settings.model_fields_set
+    of_all = {*PlacementSettings.model_fields, *BatchOption.model_fields, "overwrite", "quiet"}
+    taken = (of_all | how.takes) & settings.model_fields_set
     shared = settings.model_dump(include=taken & set(kind.model_fields))
     quick = how.quick if settings.quick else {}
     given = {**shared, "model": settings.model, "out": folder, **planned.given, **quick}

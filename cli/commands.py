@@ -171,8 +171,8 @@ PANELS = {
             audited=Audited(
                 "category",
                 named={"gender": "gender", "race": "race"},
-                quick={"quick": True},
-                less="all but 12 prompts, two samples each",
+                quick={"limit": 6, "samples": 1, "tokens": 30},
+                less="all but 6 prompts, one sample of 30 tokens each",
             ),
         ),
     ),

@@ -22,8 +22,9 @@ def expected(error: Exception) -> str | None:
     return None
 
 
-# Options whose values stand in the place of an argument most often, the likeliest first.
-_MEANT = ("pairs", "model", "attribute", "category")
+# Options whose values stand in the place of an argument most often, the likeliest first; before
+# them the one that is called as the command.
+_MEANT = ("model", "pairs", "attribute", "category")
 
 
 def _option_for_argument(error: Any) -> str:
@@ -36,7 +37,8 @@ def _option_for_argument(error: Any) -> str:
     if any(option.param_type_name == "argument" for option in options):
         return ""
     flags = {option.name: option.opts[0] for option in options}
-    lacking = [name for name in _MEANT if name in flags and not context.params.get(name)]
+    likely = dict.fromkeys([str(context.info_name), *_MEANT])
+    lacking = [name for name in likely if name in flags and not context.params.get(name)]
     return f"; options have names: {flags[lacking[0]]} {found[1]}" if lacking else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,11 +44,7 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     names = Names.given(runs, settings.name)
     sections = [_section(run, runs, names) for run in runs]
     found = {run.folder: run_outcomes(run) for run in runs}
-    outcomes = [
-        replace(one, name=f"{names.of[run.model]}: {one.name}") if names.several else one
-        for run in runs
-        for one in found[run.folder]
-    ]
+    outcomes = [names.outcome(run, one) for run in runs for one in found[run.folder]]
     caveats = [line for section in sections for line in section.caveats]
     text = page_html(
         _title(runs, names),
@@ -110,9 +107,17 @@ class Names:
 
     def said(self, line: str) -> str:
         """A sentence with the models' names of the page."""
-        for name, short in self.of.items():
-            line = line.replace(name, short) if name != short else line
-        return line
+        # At once, the longest first: a name may be the beginning of another, or a short one of it.
+        names = sorted(self.of, key=len, reverse=True)
+        pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)"
+        return re.sub(pattern, lambda found: self.of[found[0]], line) if names else line
+
+    def outcome(self, run: Run, one: Outcome) -> Outcome:
+        """An outcome of a run; with the model in its name where there are several."""
+        if not self.several:
+            return one
+        model = self.of[run.model]
+        return replace(one, name=f"{model}: {one.name}", model=model)
 
     def finding(self, found: Finding) -> Finding:
         """A finding with these names; commands keep the models' own."""

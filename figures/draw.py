@@ -36,6 +36,8 @@ COMMANDS = (
     "stereoset --model smollm2-135m --category all --data starter",
     "pvf --model smollm2-135m --attribute pronouns",
     f"pvf --model smollm2-135m --attribute pronouns --words targets.txt --out {RUNS}/pvf-targets",
+    "pvf --model smollm2-135m --attribute pronouns --words winogender --reference bls "
+    f"--out {RUNS}/pvf-bls",
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
     f"crossref {RUNS}/all {RUNS}/pvf-targets",
     f"crossref {RUNS}/all {RUNS}/pvf-pronouns --by heads --category gender --limit 12 --top 8",
@@ -62,6 +64,7 @@ FOLDERS = (
     f"{RUNS}/stereoset-all",
     f"{RUNS}/pvf-pronouns",
     f"{RUNS}/pvf-targets",
+    f"{RUNS}/pvf-bls",
     f"{RUNS}/unqover-gender_race",
     CURVE,
     BBQ,

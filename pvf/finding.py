@@ -44,9 +44,16 @@ def mass_warning(preferences: Preferences) -> list[str]:
     ]
 
 
-def _power(null: float, low: float, high: float) -> str:
+def needed_prejudice(report: RiskReport) -> float:
     """The prejudice whose interval, as wide on a log scale as this one, lies above the null."""
-    needed = null * np.sqrt(high / low)
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
+    return float(null["R_p"] * np.sqrt(high / low))
+
+
+def _power(report: RiskReport, null: float) -> str:
+    """The same as a sentence."""
+    needed = needed_prejudice(report)
     if not np.isfinite(needed):
         return "Not known: an interval needs five templates, five words, and a risk above 0."
     return (
@@ -55,9 +62,19 @@ def _power(null: float, low: float, high: float) -> str:
     )
 
 
-def _leaning(classes: Sequence[str], s: pd.Series[float]) -> str:
-    """How many words lean to each of two classes, from their stereotypes for the first."""
+def leaning(s: pd.Series[float]) -> tuple[int, int, int]:
+    """How many words lean to the first, to the second and to neither of two classes.
+
+    Args:
+        s: The words' stereotypes for the first class, above 0 where they lean to it.
+    """
     first, second, neither = (int((np.sign(s) == sign).sum()) for sign in (1, -1, 0))
+    return first, second, neither
+
+
+def _leaning(classes: Sequence[str], s: pd.Series[float]) -> str:
+    """The same as a sentence."""
+    first, second, neither = leaning(s)
     said = f"{first} of {counted(len(s), 'word')} lean to {classes[0]}, {second} to {classes[1]}"
     return f"{said}, {neither} to neither." if neither else f"{said}."
 
@@ -94,7 +111,7 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
             *mass_warning(report.preferences),
         ],
-        power=[_power(null["R_p"], low, high)],
+        power=[_power(report, null["R_p"])],
         details=[*_details(n), *_distributions(report.distributions)],
     )
 

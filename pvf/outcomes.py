@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pvf.finding import LEAST_MASS
+from pvf.finding import LEAST_MASS, risk_finding
 from pvf.report import RiskReport
 from pvf.risk import prejudice_pvalue
 from tda_bias.show.text import counted
@@ -35,7 +35,8 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
             low=low,
             high=high,
             neutral=null,
-            p=prejudice_pvalue(report.risk, null),
+            p=_upwards(value, null, prejudice_pvalue(report.risk, null)),
+            signed=False,
             clusters=min(used, len(report.of_weight)),
             cluster="template" if used <= len(report.of_weight) else "word",
             effect=effect,
@@ -43,14 +44,22 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
             effect_high=above,
             confounded=("capability",) if _is_beside_the_point(report) else (),
             category=_CATEGORY.get(attribute, ""),
-            bars=[Bar("prejudice", measured["R_p"] / measured["R"])] if measured["R"] > 0 else [],
+            bars=Bar.of(
+                "prejudice", measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan
+            ),
             lines=[
                 f"{report.words}, {counted(used, 'template')}",
                 f"{null:.3f} without prejudice",
             ],
+            power=" ".join(risk_finding(report).power),
             items=report.by_x,
         )
     ]
+
+
+def _upwards(value: float, null: float, p: float) -> float:
+    """The p of more prejudice than none; 1 below the null, which is a bound and no other side."""
+    return 1.0 if math.isfinite(p) and value <= null else p
 
 
 def _is_beside_the_point(report: RiskReport) -> bool:

@@ -6,24 +6,29 @@ import math
 
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import about_run, counted, data_remarks, p_text, without_starter
+from tda_bias.show.verdict import Told, told
 from unqover.finding import surviving_gammas
+from unqover.outcomes import unqover_outcomes
 from unqover.report import Report
 
-_LEVEL = 0.05
+_NONE = "No preference among people is found where the text does not say whom it means."
+_SAID: dict[Told, str] = {
+    "above": "Some people are preferred where the text does not say whom it means.",
+    "below": _NONE,
+    "confounded": "Who is mentioned first explains more than who it is: no preference shows.",
+    "uncertain": _NONE,
+    "cannot say": "Too few people to say whether some are preferred.",
+}
 
 
 def unqover_brief(report: Report) -> Brief:
     """Whether the model picks people where the text does not say, more than chance does."""
     n, first = report.controls, report.summary.iloc[0]
     record = report.answers.record
+    (outcome,) = unqover_outcomes(report)
+    said = _SAID[told(outcome)]
     if math.isnan(first["mu_needed"]):
         said = f"Too few sign flips ({report.config.n_flips}) to find anything."
-    elif first["mu_p"] < _LEVEL:
-        said = "Some people are preferred where the text does not say whom it means"
-        more = first["position_error"] > first["mu"]
-        said += ", but the order of mention changes answers more." if more else "."
-    else:
-        said = "No preference among people is found where the text does not say whom it means."
     sure = f"({first['mu_chance']:.3f} by chance, p {p_text(first['mu_p'])})"
     needed = first["mu_needed"]
     power = Line("would have found", f"{needed:.3f}", "and more of mu")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from tda_bias.show.verdict import Outcome, balance_effect
-from unqover.report import Report
+from unqover.finding import unqover_finding
+from unqover.report import Report, order_explains
 
 _CATEGORY = {"gender": "gender", "ethnicity": "race", "religion": "religion"}
 
@@ -12,7 +15,6 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
     """How far one of two people is preferred, beside chance."""
     row, n = report.summary.iloc[0], report.controls
     chance, name = float(row["mu_chance"]), report.answers.record.design.name
-    by_mention = abs(2 * n["first_mentioned_mean"] - 1) > row["mu"]
     effect, low, high = (
         balance_effect(float(row[column]), chance) for column in ("mu", "mu_low", "mu_high")
     )
@@ -32,12 +34,15 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
             effect=effect,
             effect_low=low,
             effect_high=high,
-            confounded=("order",) if by_mention else (),
+            signed=False,
+            impossible=math.isnan(row["mu_needed"]),
+            confounded=("order",) if order_explains(report) else (),
             category=_CATEGORY.get(name, ""),
             lines=[
                 f"{chance:.3f} by chance",
                 f"named first gets {n['first_mentioned_mean']:.0%}",
             ],
+            power=" ".join(unqover_finding(report).power),
             items=report.groups,
         )
     ]

@@ -100,6 +100,15 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
     )
 
 
+def order_explains(report: Report) -> bool:
+    """Tell whether who is mentioned first explains more than who it is.
+
+    What the one mentioned first gets above one half, twice, is a preference as mu is.
+    """
+    first = report.controls["first_mentioned_mean"]
+    return bool(abs(2 * first - 1) > report.summary.iloc[0]["mu"])
+
+
 def load_report(folder: str | Path) -> Report:
     """The report of a saved run, computed anew from its answers.
 

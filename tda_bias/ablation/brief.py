@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tda_bias.ablation.finding import EFFECTS, random_orders, what_was_read
+from tda_bias.ablation.finding import (
+    EFFECTS,
+    accuracy_of_bbq,
+    better_rankings,
+    random_orders,
+    smallest_of_curve,
+    what_was_read,
+)
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.brief import Brief, Line
@@ -18,23 +25,22 @@ from tda_bias.show.text import (
     rounded_lines,
     without_starter,
 )
-
-_LEVEL = 0.05
+from tda_bias.show.verdict import LEVEL
 
 
 def ablation_brief(study: AblationStudy) -> Brief:
     """Whether ablating the top heads changes more than ablating random ones does."""
     record = study.record
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
-    measured = [name for name in ("beta", "log_odds", "R") if name in study.outcomes]
-    main = [name for name in measured if name != "log_odds"] or measured
+    main = study.primary
+    measured = [*main, "log_odds"]
     smallest = 1 / (1 + record.n_random)
-    sure = [name for name in main if tests[name]["p"] < _LEVEL]
+    sure = [name for name in main if tests[name]["p"] < LEVEL]
     heads = counted(record.top, "top head")
     named = " and ".join(EFFECTS[name] for name in sure or main)
     if sure:
         said = f"Ablating the {heads} changes {named} more than ablating random heads does."
-    elif smallest >= _LEVEL:
+    elif smallest >= LEVEL:
         said = f"Too few random sets ({record.n_random}) to find anything."
     else:
         said = f"Ablating the {heads} does not change {named} more than random heads do."
@@ -52,7 +58,7 @@ def ablation_brief(study: AblationStudy) -> Brief:
             *_rankings(study, main[0]),
             Line("smallest p", f"{smallest:.3f}", f"with {counted(record.n_random, 'random set')}"),
         ],
-        remarks=[*remarks, *without_starter(data_remarks(record))],
+        remarks=[*remarks, *accuracy_of_bbq(study), *without_starter(data_remarks(record))],
     )
 
 
@@ -79,11 +85,11 @@ def curve_brief(curve: PruneCurve) -> Brief:
     """Whether a ranking of heads takes bias out where random orders do not."""
     record, rows = curve.record, curve.chosen.to_dict("records")
     n_random = random_orders(curve)
-    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    better, smallest = better_rankings(curve), smallest_of_curve(curve)
     named = {"beta": "the target effect", "log_odds": "the log-odds"}[record.quantity]
     if better:
         said = f"Ablating heads by {', '.join(better)} brings {named} closer to 0 on other targets."
-    elif len(rows) / (1 + n_random) >= _LEVEL:
+    elif smallest >= LEVEL:
         said = f"Too few random orders ({n_random}) to find anything."
     else:
         said = f"No ranking brings {named} closer to 0 on other targets than random orders do."
@@ -98,7 +104,7 @@ def curve_brief(curve: PruneCurve) -> Brief:
     ]
     lines.append(Line("random orders", number_text(rows[0]["random_test"]), "nats on average"))
     needed = f"corrected for {counted(len(rows), 'ranking')}"
-    lines.append(Line("smallest p", f"{min(1.0, len(rows) / (1 + n_random)):.3f}", needed))
+    lines.append(Line("smallest p", f"{smallest:.3f}", needed))
     return Brief(
         about=about_run(record, str(record.category), counted(n_random, "random order")),
         said=said,

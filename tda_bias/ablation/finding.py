@@ -8,8 +8,8 @@ from typing import Any
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
-_LEVEL = 0.05
 # What effects are on: in a table, and with its unit in a sentence.
 EFFECTS = {
     "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
@@ -50,12 +50,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
             "No head of this run survives correction: its top heads are heads with noisy values, "
             "and this tests what ablating such heads does."
         )
-    if "bbq_bias" in study.outcomes:
-        control.append(
-            "Of BBQ's disambiguated questions the unchanged model answers a share of "
-            f"{number_text(record.base.get('bbq_accuracy'), 3)} right; naming either person gets "
-            "up to .5, and near that its answers to ambiguous ones say nothing."
-        )
+    control += accuracy_of_bbq(study)
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []
     if "beta" in study.outcomes:
@@ -74,6 +69,17 @@ def ablation_finding(study: AblationStudy) -> Finding:
         ],
         details=details,
     )
+
+
+def accuracy_of_bbq(study: AblationStudy) -> list[str]:
+    """What the model's answers rest on, where effects on the bias in BBQ were measured."""
+    if "bbq_bias" not in study.outcomes:
+        return []
+    return [
+        "Of BBQ's disambiguated questions the unchanged model answers a share of "
+        f"{number_text(study.record.base.get('bbq_accuracy'), 3)} right; naming either person "
+        "gets up to .5, and near that its answers to ambiguous ones say nothing."
+    ]
 
 
 def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -> str:
@@ -96,7 +102,7 @@ def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], outcom
     if ranking in rows:
         p = rows[ranking][f"p_effect{end}"]
         verdict = "the ranking by topology does not predict their size"
-        if p < 0.05:
+        if p < LEVEL:
             more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
             verdict = f"heads that stand high in the topological ranking have {more} ones"
         text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
@@ -112,18 +118,28 @@ def random_orders(curve: PruneCurve) -> int:
     return int(curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique())
 
 
+def better_rankings(curve: PruneCurve) -> list[str]:
+    """Rankings that end closer to 0 than random orders do, after correction for all of them."""
+    rows = curve.chosen.to_dict("records")
+    return [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < LEVEL]
+
+
+def smallest_of_curve(curve: PruneCurve) -> float:
+    """The smallest corrected p that as many random orders can give."""
+    return min(1.0, len(curve.chosen) / (1 + random_orders(curve)))
+
+
 def curve_finding(curve: PruneCurve) -> Finding:
     """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
-    n_random = random_orders(curve)
-    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
+    n_random, better = random_orders(curve), better_rankings(curve)
     named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
     closer = f"the {named} closer to 0 on unseen targets than random orders do"
-    smallest = len(rows) / (1 + n_random)
+    smallest = smallest_of_curve(curve)
     if better:
         first = f"Ablating heads by {', '.join(better)} brings {closer}."
-    elif smallest >= _LEVEL:
-        needed = round(len(rows) / _LEVEL)
+    elif smallest >= LEVEL:
+        needed = round(len(rows) / LEVEL)
         first = (
             f"Whether a ranking brings {closer} cannot be told from so few random orders: "
             f"{counted(len(rows), 'ranking needs', 'rankings need')} {needed} (--n-random)."
@@ -145,7 +161,7 @@ def curve_finding(curve: PruneCurve) -> Finding:
         ],
         power=[
             f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
-            f"corrected for {counted(len(rows), 'ranking')} none below {min(1.0, smallest):.3f}."
+            f"corrected for {counted(len(rows), 'ranking')} none below {smallest:.3f}."
         ],
         details=[
             f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "

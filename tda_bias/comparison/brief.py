@@ -8,14 +8,20 @@ from typing import Any
 
 from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.beta_agreement import BetaAgreement
-from tda_bias.comparison.finding import after_name, cost, verdicts
+from tda_bias.comparison.finding import (
+    after_name,
+    cost,
+    limits_of_maps,
+    limits_of_samples,
+    most_agreement,
+    verdicts,
+)
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison, not_measured_lines
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import counted, interval_text, number_text, p_text, short_names
-
-_LEVEL = 0.05
+from tda_bias.show.verdict import LEVEL
 
 
 def _about(before: str, after: str, *more: str) -> list[str]:
@@ -51,7 +57,7 @@ def samples_brief(comparison: SampleComparison) -> Brief:
     """How many tasks of lm-eval changed by more than chance."""
     record, table = comparison.record, comparison.table
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    sure = [row for row in primary if row["p_holm"] < _LEVEL]
+    sure = [row for row in primary if row["p_holm"] < LEVEL]
     tasks = counted(len(primary), "task")
     said = f"None of {tasks} changed by more than chance."
     if sure:
@@ -59,23 +65,11 @@ def samples_brief(comparison: SampleComparison) -> Brief:
     ordered = sorted(primary, key=lambda row: float(row["p_holm"]))
     more = len(ordered) - 6
     remarks = [f"{counted(more, 'further task')} in compare.csv."] if more > 0 else []
-    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
-    if len(few):
-        remarks.append(
-            f"Fewer than five clusters ({record.cluster}) in some: errors are over items."
-        )
-    if record.other_prompts:
-        other = counted(record.other_prompts, "score")
-        remarks.append(f"{other} had another prompt on the other side: the change may be its.")
-    if record.left_out:
-        remarks.append(f"Tasks of one side alone are left out: {', '.join(record.left_out)}.")
-    if unpaired := int(table["unpaired"].sum()):
-        remarks.append(f"{counted(unpaired, 'score')} of documents of one side alone are left out.")
     return Brief(
         about=_about(record.model.name, record.after.name, "lm-eval samples"),
         said=said,
         lines=[_changed(row) for row in ordered[:6]],
-        remarks=remarks,
+        remarks=[*remarks, *limits_of_samples(comparison)],
     )
 
 
@@ -83,7 +77,7 @@ def maps_brief(comparison: HeadsComparison) -> Brief:
     """Whether two rankings of heads agree more than by chance, and how many heads moved."""
     record, heads = comparison.record, comparison.heads
     first = comparison.agreement.iloc[0]
-    agree = "agree" if first["p"] < _LEVEL else "are not found to agree"
+    agree = "agree" if first["p"] < LEVEL else "are not found to agree"
     chance = interval_text(first["chance_low"], first["chance_high"])
     lines = [
         Line(
@@ -94,28 +88,22 @@ def maps_brief(comparison: HeadsComparison) -> Brief:
     ]
     if record.matched:
         known = int(heads["p"].notna().sum())
-        low = int((heads["p"] < _LEVEL).sum())
-        moved = int((heads["p_holm"] < _LEVEL).sum())
+        low = int((heads["p"] < LEVEL).sum())
+        moved = int((heads["p_holm"] < LEVEL).sum())
         lines += [
             Line("heads that moved", str(moved), "beyond noise, after correction (Holm)"),
-            Line("p < .05", str(low), f"of {known} heads ({_LEVEL * known:.1f} by chance at most)"),
+            Line("p < .05", str(low), f"of {known} heads ({LEVEL * known:.1f} by chance at most)"),
         ]
-    reliable = [value for value in record.reliability if value is not None]
-    if len(reliable) == 2:
-        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
+    if (ceiling := most_agreement(comparison)) is not None:
         lines.append(Line("at best", f"{ceiling:.2f}", "for two runs of the same truth"))
     remarks = []
     if not record.matched:
         remarks.append("The models have other shapes: layers are compared, and heads not matched.")
-    if not record.same_texts:
-        remarks.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
-    if record.same_weights:
-        remarks.append("Both runs are of the same weights: what differs is texts or settings.")
     return Brief(
         about=_about(record.model.name, record.after.name, record.category),
         said=f"The two rankings of heads for {record.category} {agree} beyond chance.",
         lines=lines,
-        remarks=remarks,
+        remarks=[*remarks, *limits_of_maps(comparison)],
     )
 
 
@@ -126,7 +114,7 @@ def agreement_brief(comparison: BetaAgreement) -> Brief:
     rows = {tuple(row[key] for key in keys): row for row in comparison.agreement.to_dict("records")}
     items, targets = rows["beta", "sum", "items"], rows["beta", "sum", "targets"]
     odds = rows["log_odds", "sum", "items"]
-    agree = "agree" if targets["p"] < _LEVEL else "are not found to agree"
+    agree = "agree" if targets["p"] < LEVEL else "are not found to agree"
     chance = interval_text(items["chance_low"], items["chance_high"])
     reliable = " and ".join(number_text(targets[f"reliability_{s}"]) for s in ("before", "after"))
     return Brief(
@@ -153,7 +141,7 @@ def bbq_brief(comparison: BBQChange) -> Brief:
     s_amb = rows.get(("ambiguous", "s_AMB"))
     if s_amb is None:
         said = "No ambiguous item is shared."
-    elif s_amb["p"] < _LEVEL:
+    elif s_amb["p"] < LEVEL:
         said = f"The bias s_AMB of ambiguous texts changed by {s_amb['change']:+.3f}."
     else:
         said = "No change of the bias of ambiguous texts (s_AMB) is found."

@@ -16,10 +16,12 @@ from tda_bias.comparison.models import (
     ModelComparison,
     not_measured_lines,
 )
+from tda_bias.comparison.outcomes import comparison_outcomes
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.scores.stereoset import SCORINGS
 from tda_bias.show.table import Row
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
 _PER = {"sum": "by sums", "mean": "per token"}
 
@@ -56,7 +58,7 @@ def verdicts(comparison: ModelComparison, *, numbers: bool = True) -> list[str]:
     table, record = comparison.table, comparison.record
     before, after = record.model.name, after_name(record)
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    sure = [row for row in primary if row["p_holm"] < 0.05]
+    sure = [row for row in primary if row["p_holm"] < LEVEL]
     found = [
         f"{said} in {_outcomes(rows) if numbers else ', '.join(row['outcome'] for row in rows)}"
         for way, said in (
@@ -67,7 +69,12 @@ def verdicts(comparison: ModelComparison, *, numbers: bool = True) -> list[str]:
         if (rows := [row for row in sure if _size(row) == way])
     ]
     if not found and primary:
-        found.append(f"{after} is not measurably less biased than {before}")
+        words = {one.word for one in comparison_outcomes(comparison)}
+        found.append(
+            f"{after} cannot be told from {before} by so few clusters"
+            if words == {"cannot say"}
+            else f"{after} is not measurably less biased than {before}"
+        )
     return found
 
 
@@ -76,32 +83,16 @@ def samples_finding(comparison: SampleComparison) -> Finding:
     record, table = comparison.record, comparison.table
     before, after = record.model.name, record.after.name
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    sure = [row for row in primary if row["p_holm"] < 0.05]
+    sure = [row for row in primary if row["p_holm"] < LEVEL]
     changed = ", ".join(f"{row['outcome']} {row['change']:+.3f}" for row in sure)
     result = [
         f"From {before} to {after} the scores of {len(sure)} of "
         f"{counted(len(primary), 'task')} changed by more than chance (Holm p < .05)"
         f"{': ' if sure else ''}{changed}."
     ]
-    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
-    control = []
-    if len(few):
-        control.append(
-            f"Fewer than five clusters ({record.cluster}) in {', '.join(few['outcome'].head(3))}: "
-            "errors there are over documents, and hold for these clusters only."
-        )
-    if record.other_prompts:
-        control.append(
-            f"{counted(record.other_prompts, 'score')} had another prompt on the other side "
-            "(prompt_hash): the change may be the prompt's."
-        )
-    if record.left_out:
-        control.append(f"Tasks of one side alone are left out: {', '.join(record.left_out)}.")
-    if unpaired := int(table["unpaired"].sum()):
-        control.append(f"{counted(unpaired, 'score')} of documents of one side alone are left out.")
     return Finding(
         result=result,
-        control=control,
+        control=list(limits_of_samples(comparison)),
         power=[
             f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
             f"ruled out ({record.confidence:.0%}, over {row['over']})."
@@ -121,6 +112,26 @@ def samples_finding(comparison: SampleComparison) -> Finding:
     )
 
 
+def limits_of_samples(comparison: SampleComparison) -> Iterator[str]:
+    """What the two sides do not share, and where too few clusters bear an error."""
+    record, table = comparison.record, comparison.table
+    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
+    if len(few):
+        yield (
+            f"Fewer than five clusters ({record.cluster}) in {', '.join(few['outcome'].head(3))}: "
+            "errors there are over documents, and hold for these clusters only."
+        )
+    if record.other_prompts:
+        yield (
+            f"{counted(record.other_prompts, 'score')} had another prompt on the other side "
+            "(prompt_hash): the change may be the prompt's."
+        )
+    if record.left_out:
+        yield f"Tasks of one side alone are left out: {', '.join(record.left_out)}."
+    if unpaired := int(table["unpaired"].sum()):
+        yield f"{counted(unpaired, 'score')} of documents of one side alone are left out."
+
+
 def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bias"]]) -> list[str]:
     """What failed of some kinds: a margin that was not kept, a bias that grew beyond chance.
 
@@ -133,7 +144,7 @@ def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bi
         f"bias {row['outcome']}"
         for row in rows
         if row["primary"]
-        and row["p_holm"] < 0.05
+        and row["p_holm"] < LEVEL
         and abs(row["after"] - row["neutral"]) > abs(row["before"] - row["neutral"])
     ]
     return [*(failed if "guard" in kinds else []), *(grown if "bias" in kinds else [])]
@@ -178,7 +189,7 @@ def cost(comparison: ModelComparison) -> tuple[str, list[str]]:
         )
     if not guarded:
         clause = "what it costs was not measured"
-    elif sure := [str(row["outcome"]) for row in lost if row["p"] < 0.05]:
+    elif sure := [str(row["outcome"]) for row in lost if row["p"] < LEVEL]:
         clause = f"quality is lost ({', '.join(sure)})"
     elif lost:
         names = ", ".join(str(row["outcome"]) for row in lost)
@@ -237,7 +248,7 @@ def _primary_line(row: dict[Any, Any]) -> str:
         return f"{row['outcome']}: undefined ({row['reason']})."
     size = _size(row)
     way = "on the other side of neutral" if size == "turned" else f"{size} in size"
-    sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
+    sure = "this is more than chance" if row["p_holm"] < LEVEL else "chance could explain it"
     per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
         f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
@@ -257,9 +268,9 @@ def maps_finding(comparison: HeadsComparison) -> Finding:
     if record.matched:
         known = heads["p"].notna().sum()
         result.append(
-            f"{counted(int((heads['p_holm'] < 0.05).sum()), 'head')} moved by more than the noise "
-            f"of both maps (Holm p < .05); {(heads['p'] < 0.05).sum()} of {known} with p < .05, "
-            f"{0.05 * known:.1f} by chance at most."
+            f"{counted(int((heads['p_holm'] < LEVEL).sum()), 'head')} moved by more than the noise "
+            f"of both maps (Holm p < .05); {(heads['p'] < LEVEL).sum()} of {known} with p < .05, "
+            f"{LEVEL * known:.1f} by chance at most."
         )
     else:
         layers = comparison.layers["model"].value_counts()
@@ -273,27 +284,39 @@ def maps_finding(comparison: HeadsComparison) -> Finding:
         "layers exchanged at random; layers next to each other resemble each other, so that chance "
         "over layers is wider than that)."
     ]
-    reliable = [value for value in record.reliability if value is not None]
     power = []
-    if len(reliable) == 2:
-        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
+    ceiling = most_agreement(comparison)
+    if ceiling is not None:
+        first, second = record.reliability
         power.append(
-            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
-            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+            f"Reliability of the maps between halves of the contexts: {first:.2f} and "
+            f"{second:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
         )
-    if not record.same_texts:
-        control.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
-    if record.same_weights:
-        control.append("Both runs are of the same weights: what differs is texts or settings.")
     return Finding(
         result=result,
-        control=control,
+        control=[*control, *limits_of_maps(comparison)],
         power=power,
         details=[
             "Noise: both maps' standard deviations when labels are exchanged, added as if "
             "independent. p of the agreement is one-sided."
         ],
     )
+
+
+def most_agreement(comparison: HeadsComparison) -> float | None:
+    """The agreement of two runs of the same truth; None where a reliability is not known."""
+    first, second = comparison.record.reliability
+    if first is None or second is None:
+        return None
+    return float(max(0.0, first * second) ** 0.5)
+
+
+def limits_of_maps(comparison: HeadsComparison) -> Iterator[str]:
+    """What else than the models can make two rankings differ."""
+    if not comparison.record.same_texts:
+        yield "The runs read other tokens: a difference may be the texts' or tokenizers'."
+    if comparison.record.same_weights:
+        yield "Both runs are of the same weights: what differs is texts or settings."
 
 
 def agreement_finding(comparison: BetaAgreement) -> Finding:

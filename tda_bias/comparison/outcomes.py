@@ -10,8 +10,9 @@ import pandas as pd
 
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
-from tda_bias.show.text import counted, number_text
-from tda_bias.show.verdict import Outcome
+from tda_bias.show.text import counted, interval_text, number_text
+from tda_bias.show.verdict import LEVEL, Outcome
+from tda_bias.stats.sign_flips import smallest_flip_p
 
 _ENDS = ("change", "low", "high")
 
@@ -39,14 +40,24 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
         high=row["high"],
         unit=str(row["unit"]),
         p=row["p"],
+        p_corrected=row["p_holm"],
         clusters=int(row["clusters"]),
+        impossible=smallest_flip_p(int(row["clusters"]), comparison.record.n_flips) >= LEVEL,
         cluster="cluster",
         effect=effects["change"],
         effect_low=effects["low"],
         effect_high=effects["high"],
         lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
+        power=_ruled_out(row),
         items=_items(own, change),
     )
+
+
+def _ruled_out(row: Mapping[Any, Any]) -> str:
+    """Which changes the interval leaves out; empty where there is none."""
+    if not math.isfinite(row["low"]):
+        return ""
+    return f"a change outside {interval_text(row['low'], row['high'], 3)} is ruled out"
 
 
 def _items(own: pd.DataFrame, change: pd.Series[float]) -> pd.DataFrame:

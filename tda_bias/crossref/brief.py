@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tda_bias.crossref.crossref import CrossReference
-from tda_bias.crossref.finding import surviving, surviving_heads
+from tda_bias.crossref.finding import largest_rho, surviving, surviving_heads
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
 from tda_bias.crossref.head_finding import doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
@@ -20,9 +20,13 @@ from tda_bias.show.text import (
     p_text,
     without_starter,
 )
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import power
 
-_LEVEL = 0.05
+_FOLLOWED: dict[Way, str] = {
+    "twins": "the target effect",
+    "raw": "the preference, or only its wording,",
+}
 _NOISY = "No head of the run survives correction: its first heads are those with noisy values."
 
 
@@ -58,11 +62,11 @@ def target_brief(result: CrossReference) -> Brief:
 def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
     """Heads whose size goes with a quantity, with how many do so when heads are shuffled."""
     for name, tests in list(result.heads.groupby("quantity", sort=False))[:2]:
-        kept = tests[tests["p_max"] < _LEVEL]
+        kept = tests[tests["p_max"] < LEVEL]
         shuffled = result.record.shuffled_heads.get(str(name), {}).get("heads_p05")
         named = ", ".join(map(head_name, kept.head(3).to_dict("records")))
         rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; "
-        low = str(int((tests["p"] < _LEVEL).sum()))
+        low = str(int((tests["p"] < LEVEL).sum()))
         yield Line(
             f"heads, {name}", low, rest + (f"corrected: {named}" if named else "corrected none")
         )
@@ -71,14 +75,14 @@ def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
 def item_brief(result: ItemCrossReference) -> Brief:
     """Whether heads follow the target effect of items, or only their wording."""
     summary, record = result.summary, result.record
-    twinned = "twins" in set(summary["way"])
-    way: Way = "twins" if twinned else "raw"
-    found, lines = [], []
+    lines: list[Line] = []
+    kept: dict[Way, dict[str, int]] = {}
     for category, rows in summary.groupby("category", sort=False):
-        name, own = str(category), rows[rows["way"] == way]
+        name, twinned = str(category), "twins" in set(rows["way"])
+        way: Way = "twins" if twinned else "raw"
         number = surviving_heads(result, name, way)
-        found += [name] if number else []
-        rho = max(own["largest"].tolist(), key=abs)
+        kept.setdefault(way, {})[name] = number
+        rho = largest_rho(rows[rows["way"] == way])
         rest = f"heads after correction (largest rho {number_text(rho)})"
         lines.append(Line(f"{name}, with twins" if twinned else name, str(number), rest))
         if twinned:
@@ -86,34 +90,49 @@ def item_brief(result: ItemCrossReference) -> Brief:
             lines.append(Line("without twins", str(raw), "heads, which may follow wording"))
         needed = f"of rho among all heads ({counted(int(rows['n'].min()), 'item')})"
         lines.append(Line("would have found", number_text(rows["needed"].max()), needed))
-    what = "the target effect" if twinned else "the preference, or only its wording,"
-    said = f"No head is found to follow {what} from item to item."
-    if found:
-        said = f"Heads follow {what} from item to item in {' and '.join(found)}."
     left = sum(record.left_out.values())
     items = counted(left, "item of the heads is", "items of the heads are")
     return Brief(
         about=about_run(record, "over items"),
-        said=said,
+        said=_followed(kept),
         lines=lines,
         remarks=[
-            *(
-                []
-                if twinned
-                else ["Without twins in both runs, wording and target are not told apart."]
-            ),
+            *_without_twins(kept),
             *([f"{items} not in the other run."] if left else []),
             *without_starter(data_remarks(record)),
         ],
     )
 
 
+def _followed(kept: Mapping[Way, Mapping[str, int]]) -> str:
+    """What heads follow, from the number that does by the way to compare and the category."""
+    parts = []
+    for way, heads in kept.items():
+        found = [name for name, number in heads.items() if number]
+        said = f"{_FOLLOWED[way]} from item to item"
+        where = f" in {' and '.join(found or heads)}" if found or len(kept) > 1 else ""
+        begin = "heads follow" if found else "no head is found to follow"
+        parts.append(f"{begin} {said}{where}")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _without_twins(kept: Mapping[Way, Mapping[str, int]]) -> list[str]:
+    """What is not told apart in the categories that are compared without twins."""
+    if "raw" not in kept:
+        return []
+    which = "Without twins in both runs"
+    if "twins" in kept:
+        which = f"With too few twins in both runs, as of {' and '.join(kept['raw'])}"
+    return [f"{which}, wording and target are not told apart."]
+
+
 def head_brief(result: HeadCrossReference) -> Brief:
     """Whether the heads that topology ranks first carry the risks of words."""
     record, table = result.record, result.correlations
     rows, falls = primary(result), primary(result, "fall")
-    carried = falls[(falls["q"] < _LEVEL) & (falls["spearman"] > falls["by_layers"])]
-    changed = rows[(rows["q"] < _LEVEL) & (rows["spearman"] > rows["by_layers"])]
+    carried = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    changed = rows[(rows["q"] < LEVEL) & (rows["spearman"] > rows["by_layers"])]
     if len(carried):
         said = f"The heads that topology ranks first carry {', '.join(carried['risk'])}."
     elif len(changed):
@@ -138,7 +157,7 @@ def head_brief(result: HeadCrossReference) -> Brief:
             *numbers,
             Line(
                 "after correction",
-                str(int((table["q"] < _LEVEL).sum())),
+                str(int((table["q"] < LEVEL).sum())),
                 f"of {len(table)} correlations",
             ),
             Line(

@@ -82,14 +82,14 @@ def item_finding(result: ItemCrossReference) -> Finding:
             lines.append(
                 f"{str(category).capitalize()}: {said} the target effect (beta) of items"
                 f"{' after correction' if heads else ''}; largest rho "
-                f"{_largest(of_twins):.2f}."
+                f"{largest_rho(of_twins):.2f}."
             )
         raw = ways["raw"]
         heads = surviving_heads(result, str(category), "raw")
         said = f"{counted(heads, 'head')} go" if heads > 1 else f"{heads or 'no'} head goes"
         lines.append(
             f"{str(category).capitalize()}, without twins: {said} with the log-odds after "
-            f"correction (largest rho {_largest(raw):.2f})."
+            f"correction (largest rho {largest_rho(raw):.2f})."
         )
         left = result.record.left_out.get(str(category), 0)
         items = counted(left, "item of the heads is", "items of the heads are")
@@ -124,6 +124,6 @@ def surviving_heads(result: ItemCrossReference, category: str, way: Way) -> int:
     return len(rows[["layer", "head"]].drop_duplicates())
 
 
-def _largest(rows: pd.DataFrame) -> float:
+def largest_rho(rows: pd.DataFrame) -> float:
     """The largest correlation by its size, with its sign."""
     return float(max(rows["largest"].tolist(), key=abs))

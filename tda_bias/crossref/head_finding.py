@@ -17,8 +17,8 @@ from tda_bias.crossref.head_crossref import (
 from tda_bias.heads.finding import TESTS, value_name
 from tda_bias.show.table import head_name
 from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
-_LEVEL = 0.05
 # Estimates that agree less with ablation, in order or in sign, are doubted.
 _FAIR, _SAME_SIGN = 0.5, 0.8
 # What an effect is compared by, in words.
@@ -36,7 +36,7 @@ def ranking_said(ranking: str) -> str:
 def head_finding(result: HeadCrossReference) -> Finding:
     """Whether the heads that topology ranks first carry R, R_p or R_v, and what would be found."""
     record, table = result.record, result.correlations
-    surviving = table[table["q"] < _LEVEL]
+    surviving = table[table["q"] < LEVEL]
     named = [
         f"{ranking_said(row['ranking'])} with {ASPECTS[row['aspect']]} on {row['risk']} "
         f"({row['spearman']:.2f})"
@@ -65,8 +65,8 @@ def head_finding(result: HeadCrossReference) -> Finding:
 def _verdict(result: HeadCrossReference) -> str:
     """The answer for the ranking that the run goes by."""
     rows, falls = primary(result), primary(result, "fall")
-    carried = falls[(falls["q"] < _LEVEL) & (falls["spearman"] > falls["by_layers"])]
-    found = rows[rows["q"] < _LEVEL]
+    carried = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    found = rows[rows["q"] < LEVEL]
     larger, smaller = (
         found[found["spearman"] > found["by_layers"]],
         found[found["spearman"] < found["by_layers"]],

@@ -11,9 +11,9 @@ import pandas as pd
 from tda_bias.debias.protocol import RANDOM, Protocol
 from tda_bias.debias.summary import DebiasRecord, failing_guards, quantity_of
 from tda_bias.show.text import Finding, counted, interval_text
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
 
-_LEVEL = 0.05
 # Shorter trainings test the program.
 _ENOUGH_STEPS = 10
 TESTS_THE_PROGRAM = "this tests the program, not the method."
@@ -98,9 +98,9 @@ def best_ranking(table: pd.DataFrame, protocol: Protocol) -> tuple[str, pd.Serie
     # Few random sets give few values of p: of equal ones, what leaves least.
     best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
     # With 19 sets the smallest p is .05, and a test at this level rejects with it.
-    if best["p"] * len(ranked) <= _LEVEL:
+    if best["p"] * len(ranked) <= LEVEL:
         return "Choosing heads helped", best
-    if len(ranked) / (1 + protocol.n_random) > _LEVEL:
+    if len(ranked) / (1 + protocol.n_random) > LEVEL:
         return "Whether choosing heads helped cannot be told from so few random sets", best
     return "Choosing heads did not help beyond chance", best
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypedDict, assert_never
 
 import numpy as np
@@ -14,6 +14,7 @@ from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.summaries import kind_of
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import spearman_over_items
 from tda_bias.types import Edges, HeadId
 
@@ -102,49 +103,44 @@ def _edges_said(edges: Edges) -> str:
 
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
-    ranked = result.top(None, category=c.category)
-    survivors, by_location = result.survivors(category=c.category), pd.DataFrame()
-    if c.twins is not None and result.rank_by != "location":
-        by_location = result.survivors(category=c.category, by="location")
-        by_location = by_location[by_location["p_max"] < 0.05]
-    of = f"{counted(c.heads, 'head')} of {result.record.model.name}"
-    read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
+    """The sentence of the category, the heads that are found, and the smallest p."""
+    ranked, found = result.top(None, category=c.category), result.found(c.category)
+    read = f"{counted(c.heads, 'head')} of {result.record.model.name}, "
+    lines = [f"{result.said(c.category).removesuffix('.')} ({read}{counted(c.triples, 'triple')})."]
+    if len(found):
+        lines.append(
+            f"After correction: {_named(found)}. This does not say that they cause what the model "
+            "says: ablation tests that."
+        )
     name = ranking_name(result, c.category)
-    corrected = f"treat {c.category} differently after correction ({read})"
-    cause = "This does not say that they cause what the model says: ablation tests that."
-    smallest = (
+    lines.append(
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
         f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
         f"chance. ({name[0].upper()}{name[1:]})"
     )
-    if len(survivors):
-        lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]
+    lines += _further_lines(result, c)
+    return lines
+
+
+def _further_lines(result: HeadBias, c: ControlsRecord) -> Iterator[str]:
+    """What survives by location beside the ranking, and within single groups."""
+    by_ranking = result.survivors(category=c.category)
+    if len(by_ranking) and c.twins is not None and result.rank_by != "location":
+        by_location = result.survivors(category=c.category, by="location")
+        by_location = by_location[by_location["p_max"] < LEVEL]
         if len(by_location):
-            lines.append(
+            yield (
                 "Location test, triple minus twin: these survive correction: "
                 f"{_named(by_location)}."
             )
-    elif len(by_location):
-        lines = [
-            f"By the location test, triple minus twin, {len(by_location)} of {of} {corrected}: "
-            f"{_named(by_location)}. {cause}",
-            f"By the {TESTS[result.rank_by]}, which ranks the table, none does. {smallest}"
-            if result.rank_by in TESTS
-            else f"By the ranking of the table none does. {smallest}",
-        ]
-    else:
-        model = result.record.model.name
-        none = f"No head of {model} is found to treat {c.category} differently ({read})."
-        lines = [none, smallest]
     if c.groups_p_max05 + c.group_tests_q05:
-        lines.append(
+        yield (
             f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
             f"{c.groups} groups have a head with family-wise p < .05 ({0.05 * c.groups:.1f} "
             "expected by chance); "
             f"{counted(c.group_tests_q05, 'test')} with q < .05."
         )
-    return lines
 
 
 def _control_lines(c: ControlsRecord) -> list[str]:

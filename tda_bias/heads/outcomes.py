@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
 
@@ -17,11 +18,14 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 def _outcome(result: HeadBias, category: str) -> Outcome:
     c, found = result.controls_record(category), result.found(category)
     lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
-    bars = []
+    bars: tuple[Bar, ...] = ()
     if c.twins is not None:
-        bars = [Bar("wording", 1 - c.twins.difference_left)]
+        bars = Bar.of("wording", 1 - c.twins.difference_left)
         if c.twins.smallest_share < 1:
             lines.append(f"would find {c.twins.smallest_share:.0%} of what is left")
+    limits = [] if c.twins is not None else ["without twins: wording is in it"]
+    if c.negative_share is not None:
+        limits.append("only the named heads were tested")
     return Outcome(
         question="heads",
         name=f"Heads: {category}",
@@ -34,6 +38,8 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         category="" if result.record.settings.get("pairs") else category,
         bars=bars,
         lines=lines,
+        limits=limits,
+        power=" ".join(heads_finding(result, category).power),
         grid=_grid(result, category, found),
         items=_items(result, category),
     )

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from tda_bias.responses.finding import (
-    ALPHA,
     hardly_said,
     is_untouched,
     people_said,
     row_of,
     sure_of,
 )
+from tda_bias.responses.outcomes import respond_outcomes
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
@@ -23,6 +23,7 @@ from tda_bias.show.text import (
     number_text,
     without_starter,
 )
+from tda_bias.show.verdict import told
 
 
 def respond_brief(result: Responses) -> Brief:
@@ -43,20 +44,25 @@ def respond_brief(result: Responses) -> Brief:
 
 
 def _said(result: Responses) -> str:
-    record, row = result.record, row_of(result, HEADLINE)
+    record = result.record
     first, second = record.groups
     if is_untouched(result):
         return "Whom a prompt is about changes nothing of what the model writes."
     if record.greedy:
         return (
-            f"Along the greedy response, {first} and {second} are {row['value']:+.2f} nats further "
-            "apart than two of one group."
+            f"Along the greedy response, {first} and {second} are "
+            f"{row_of(result, HEADLINE)['value']:+.2f} nats further apart than two of one group."
         )
-    if math.isnan(row["p"]):
-        return "Too few prompts to say whether the group shows in what the model writes."
-    if row["p"] < ALPHA:
-        return f"What the model writes depends on the group ({first} or {second})."
-    return f"That the group ({first} or {second}) shows in what the model writes is not found."
+    (one,) = respond_outcomes(result)
+    match told(one):
+        case "above":
+            return f"What the model writes depends on the group ({first} or {second})."
+        case "cannot say":
+            return "Too few prompts to say whether the group shows in what the model writes."
+        case _:
+            return (
+                f"That the group ({first} or {second}) shows in what the model writes is not found."
+            )
 
 
 def _lines(result: Responses) -> Iterator[Line]:

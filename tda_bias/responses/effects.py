@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.clusters import ClusterMean, cluster_mean, jackknife_mean
 from tda_bias.stats.resampling import share_reached, two_sided_share
 from tda_bias.stats.sign_flips import exchanges
@@ -26,8 +27,6 @@ SIDES = np.array(
     ],
     float,
 )  # fmt: skip
-# A p below this is told from chance.
-ALPHA = 0.05
 
 Divergences = Float[np.ndarray, "prompt person person"]
 
@@ -136,7 +135,7 @@ def effect_row(
         "p": effect_pvalue(effects, n_permutations, rng),
         "per_token": float(effects[:, 0].sum() / tokens.sum()),
     }
-    can_be_found = len(PARTINGS) ** -float(len(effects)) < ALPHA
+    can_be_found = len(PARTINGS) ** -float(len(effects)) < LEVEL
     return row if can_be_found else row | {"p": np.nan, "smallest": np.nan}
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.responses.effects import ALPHA as ALPHA
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.
@@ -63,14 +63,11 @@ def _effect(result: Responses) -> Iterator[str]:
             "group, without echo. One response is no divergence, and there is no p."
         )
         return
-    said = "" if row["p"] < ALPHA else " This is not told from chance."
-    if math.isnan(row["p"]):
-        said = f" {counted(record.prompts, 'prompt')} cannot tell this from chance."
     yield (
         f"The group ({first} or {second}) brings {row['value']:+.2f} nats per response "
         f"{sure_of(row)} to what {name} writes, beyond what another person of the same group "
         f"brings and without echo: {row['per_token']:+.4f} nats per token, of the first "
-        f"{record.tokens}.{said}"
+        f"{record.tokens}."
     )
     if row["placebos"] > row["twins"] / 2:
         yield (
@@ -109,7 +106,7 @@ def _words(result: Responses) -> Iterator[str]:
     own = result.words[~result.words["echo"].astype(bool)] if len(result.words) else result.words
     if result.record.greedy or own.empty:
         return
-    found = int((own["q"] < ALPHA).sum())
+    found = int((own["q"] < LEVEL).sum())
     least = "" if found else f" (smallest q {p_text(float(own['q'].min()))})"
     yield (
         f"Of {counted(len(own), 'word')} that are no echo {found} become likelier or rarer with "

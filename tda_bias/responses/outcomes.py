@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.result import HEADLINE, Responses
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import Bar, Outcome
@@ -39,12 +40,15 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             effect=effect,
             effect_low=low,
             effect_high=high,
+            signed=False,
+            is_bias=False,
             category=asked if asked in _CATEGORIES else "",
-            bars=[Bar("any name", placebos / twins)] if twins > 0 else [],
+            bars=Bar.of("any name", placebos / twins if twins > 0 else math.nan),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
-                f"would find {row['smallest']:.2f} nats",
+                *([f"would find {row['smallest']:.2f} nats"] if row["smallest"] > 0 else []),
             ],
+            power=" ".join(respond_finding(result).power),
             items=result.prompts,
         )
     ]

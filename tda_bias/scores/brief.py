@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tda_bias.pairs.published import CROWS
-from tda_bias.scores.finding import HEADLINES, PER, scored_name, share_by_length
-from tda_bias.scores.pair_scores import PairSetScores, compared
+from tda_bias.scores.finding import (
+    HEADLINES,
+    PER,
+    score_found,
+    scored_name,
+    share_by_length,
+    share_found,
+)
+from tda_bias.scores.outcomes import pairs_outcomes, sentence_outcomes, stereoset_outcomes
+from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
@@ -20,14 +28,33 @@ from tda_bias.show.text import (
     p_text,
     without_starter,
 )
-from tda_bias.stats.clusters import cluster_mean
+from tda_bias.show.verdict import Outcome, Told, told
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Row = Mapping[Any, Any]
-_LEVEL = 0.05
 _NEUTRAL = 50.0
+_OF_BETA: dict[Told, str] = {
+    "above": "the preference depends on the target, towards the stereotype",
+    "below": "the preference depends on the target, away from the stereotype",
+    "uncertain": "no target effect is found",
+    "cannot say": "too few targets to say whether the preference depends on them",
+}
+_OF_SCORE: dict[Told, str] = {
+    "above": "the stereotype is preferred",
+    "below": "the anti-stereotype is preferred",
+    "confounded": "which text is longer turns the preference: length explains it",
+    "uncertain": "no preference is found",
+    "cannot say": "too few targets to say whether the stereotype is preferred",
+}
+_OF_PAIRS: dict[Told, str] = {
+    "above": "The first text of a pair (`more`) is preferred more often than the second.",
+    "below": "The second text of a pair (`less`) is preferred more often than the first.",
+    "confounded": "Which text of a pair is longer turns the preference: length explains it.",
+    "uncertain": "No preference for either text of a pair is found.",
+    "cannot say": "Too few clusters of pairs to say which text of a pair is preferred.",
+}
 _NO_TWINS = "No twins: wording and target cannot be told apart in these scores."
 
 
@@ -40,11 +67,10 @@ def stereoset_brief(result: StereoSetScores) -> Brief:
     rows = [row for row in _sums(getattr(result, read)) if row["category"] != "all"]
     names = [str(row["category"]) for row in rows]
     items = counted(int(_sums(result.scores)[0]["items"]), "item")
-    told = _told_with_twins(rows) if result.has_twins else _told_by_score(rows)
     lines = _twin_lines(result, rows) if result.has_twins else _score_lines(result.scores, rows)
     return Brief(
         about=about_run(result.record, "StereoSet", ", ".join(names), items),
-        said=told,
+        said=_said(stereoset_outcomes(result), _OF_BETA if result.has_twins else _OF_SCORE),
         lines=[*lines, *_length_lines(result.length_split, "ss", "the stereotype")],
         remarks=[
             *([] if result.has_twins else [_NO_TWINS]),
@@ -59,34 +85,11 @@ def _sums(table: pd.DataFrame) -> list[dict[Any, Any]]:
     return kept.to_dict("records")
 
 
-def _told_with_twins(rows: Sequence[Row]) -> str:
-    """Categories by what the test over targets says of the target effect."""
-    said: dict[str, list[str]] = {
-        "the preference depends on the target, towards the stereotype": [],
-        "the preference depends on the target, away from the stereotype": [],
-        "no target effect is found": [],
-        "too few targets to say whether the preference depends on them": [],
-    }
-    towards, away, none, few = said
-    for row in rows:
-        p = row["p_targets"]
-        sure = towards if row["beta"] > 0 else away
-        which = few if math.isnan(p) else sure if p < _LEVEL else none
-        said[which].append(str(row["category"]))
-    return _sentence(said)
-
-
-def _told_by_score(rows: Sequence[Row]) -> str:
-    """Categories by where the interval of the stereotype score lies."""
-    said: dict[str, list[str]] = {
-        "the stereotype is preferred": [],
-        "the anti-stereotype is preferred": [],
-        "no preference is found": [],
-    }
-    more, less, none = said
-    for row in rows:
-        which = more if row["ss_low"] > _NEUTRAL else less if row["ss_high"] < _NEUTRAL else none
-        said[which].append(str(row["category"]))
+def _said(outcomes: Sequence[Outcome], sentences: Mapping[Told, str]) -> str:
+    """Categories by what their verdicts say of them."""
+    said: dict[str, list[str]] = {sentence: [] for sentence in sentences.values()}
+    for one in outcomes:
+        said[sentences[told(one)]].append(one.category)
     return _sentence(said)
 
 
@@ -106,7 +109,8 @@ def _twin_lines(result: StereoSetScores, rows: Sequence[Row]) -> Iterator[Line]:
     """The target effect of every category; of one alone also what is wording and what placebos."""
     for row in rows:
         label = "target effect (beta)" if len(rows) == 1 else f"beta, {row['category']}"
-        yield Line(label, number_text(row["beta"]), f"nats ({_sure(row)})")
+        whole = f" of log-odds of {number_text(row['log_odds'])}" if len(rows) == 1 else ""
+        yield Line(label, number_text(row["beta"]), f"nats{whole} ({_sure(row)})")
         if len(rows) == 1:
             yield from _of_one(result, row)
     scores = [row for row in _sums(result.scores) if len(rows) > 1 or row["category"] != "all"]
@@ -127,9 +131,7 @@ def _sure(row: Row) -> str:
 
 
 def _of_one(result: StereoSetScores, row: Row) -> Iterator[Line]:
-    left = row["beta"] / row["log_odds"] if row["log_odds"] else math.nan
-    whole = f"of log-odds of {number_text(row['log_odds'])} nats"
-    yield Line.of_share("wording", 1 - left, whole)
+    yield Line.of_share("wording", row["explained"], "of the variance over items")
     for kind in _placebos(result):
         yield Line(
             f"placebo ({kind['kind']})",
@@ -165,15 +167,11 @@ def _score_lines(table: pd.DataFrame, rows: Sequence[Row]) -> Iterator[Line]:
 
 
 def _would_find(table: pd.DataFrame, row: Row) -> Line:
-    alike = table["group"] != "all"
-    for name in ("category", "scoring", "reading", "scored"):
-        if name in table and row[name] != "all":
-            alike &= table[name] == row[name]
-    score = cluster_mean(table.loc[alike, "ss"].to_numpy(float))
-    away, over = score.smallest(), counted(score.clusters, "target")
-    if not 0 < away < _NEUTRAL:
+    found, clusters = score_found(table, row)
+    over = counted(clusters, "target")
+    if found is None:
         return Line("would have found", "", f"no score four times in five ({over})")
-    return Line("would have found", f"{_NEUTRAL + away:.0f}", f"or {_NEUTRAL - away:.0f} ({over})")
+    return Line("would have found", f"{found:.0f}", f"or {2 * _NEUTRAL - found:.0f} ({over})")
 
 
 def _length_lines(split: pd.DataFrame, value: str, text: str) -> Iterator[Line]:
@@ -209,7 +207,7 @@ def sentences_brief(run: SentenceScores) -> Brief:
         about=about_run(
             run.record, "StereoSet intrasentence", counted(int(rows[0]["items"]), "item")
         ),
-        said=_told_by_score(rows[:1]),
+        said=_said(sentence_outcomes(run), _OF_SCORE),
         lines=[
             *lines,
             *_length_lines(
@@ -232,19 +230,18 @@ def pairs_brief(result: PairSetScores) -> Brief:
     read = whole["items"] - whole["undefined"]
     split = result.length_split[result.length_split["scoring"] == "sum"]
     of_length = list(_length_lines(split, "preferred", "it"))
-    table = compared(result.items)
-    share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())
-    away, over = 100 * share.smallest(), counted(share.clusters, "cluster")
+    found, clusters = share_found(result)
+    over = counted(clusters, "cluster")
     power = Line("would have found", "", f"no share four times in five ({over})")
-    if 0 < away < _NEUTRAL:
-        power = Line("would have found", f"{_NEUTRAL + away:.0f}", f"% ({over} of pairs)")
+    if found is not None:
+        power = Line("would have found", f"{found:.0f}", f"% ({over} of pairs)")
     interval = interval_text(whole["preferred_low"], whole["preferred_high"], 1)
     preferred = Line(
         "first text preferred", f"{whole['preferred']:.1f}", f"% ({interval}; 50 by chance)"
     )
     return Brief(
         about=about_run(record, record.official.name, counted(int(read), "pair")),
-        said=_told_of_pairs(whole, split),
+        said=_said_of_pairs(result),
         lines=[preferred, *_headlines(record.official.headline), *of_length, power],
         remarks=[
             *(
@@ -257,19 +254,13 @@ def pairs_brief(result: PairSetScores) -> Brief:
     )
 
 
-def _told_of_pairs(whole: Row, split: pd.DataFrame) -> str:
-    low, high = whole["preferred_low"], whole["preferred_high"]
-    if low > _NEUTRAL:
-        text = "The first text of a pair (`more`) is preferred more often than the second"
-    elif high < _NEUTRAL:
-        text = "The second text of a pair (`less`) is preferred more often than the first"
-    else:
-        return "No preference for either text of a pair is found."
-    shares = {name: value for name, value, _ in share_by_length(split, "preferred")}
-    sides = [shares[name] - _NEUTRAL for name in ("longer", "shorter") if name in shares]
-    if len(sides) == 2 and sides[0] * sides[1] < 0:
-        return f"{text}, but which is longer turns the preference: length explains it too."
-    return f"{text}."
+def _said_of_pairs(result: PairSetScores) -> str:
+    outcomes = pairs_outcomes(result)
+    if not outcomes:
+        share = f"{result.scores.iloc[0]['preferred']:.1f} %"
+        return f"The right text of a pair is preferred in {share}: this is grammar, and no bias."
+    (one,) = outcomes
+    return _OF_PAIRS[told(one)]
 
 
 def _headlines(headline: Mapping[str, float | None]) -> Iterator[Line]:

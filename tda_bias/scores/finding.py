@@ -117,20 +117,38 @@ def _without_twins(result: StereoSetScores, row: Mapping[Any, Any]) -> tuple[str
     )
 
 
-def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:
-    """The stereotype score of a category that a t-test over targets finds."""
+def score_found(table: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[float | None, int]:
+    """The stereotype score above 50 that a t-test over targets finds four times out of five.
+
+    Returns:
+        None where no score is found, and the number of targets.
+    """
     alike = table["group"] != "all"
     for name in ("category", "scoring", "reading", "scored"):
         if name in table and row[name] != "all":
             alike &= table[name] == row[name]
     score = cluster_mean(table.loc[alike, "ss"].to_numpy(float))
-    away = score.smallest()
-    about = f"{str(row['category']).capitalize()}, {counted(score.clusters, 'target')}"
-    if not 0 < away < 50:
+    return _found_above(score.smallest()), score.clusters
+
+
+def share_found(result: PairSetScores) -> tuple[float | None, int]:
+    """The same of the share of pairs, and the number of clusters."""
+    table = compared(result.items)
+    share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())
+    return _found_above(100 * share.smallest()), share.clusters
+
+
+def _found_above(away: float) -> float | None:
+    return 50 + away if 0 < away < 50 else None
+
+
+def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:
+    """The same as a sentence."""
+    found, targets = score_found(table, row)
+    about = f"{str(row['category']).capitalize()}, {counted(targets, 'target')}"
+    if found is None:
         return f"{about}: no score can be found four times out of five."
-    return (
-        f"{about}: a score of {50 - away:.0f} or {50 + away:.0f} is found four times out of five."
-    )
+    return f"{about}: a score of {100 - found:.0f} or {found:.0f} is found four times out of five."
 
 
 def share_by_length(split: pd.DataFrame, value: str) -> list[tuple[str, float, int]]:
@@ -269,12 +287,10 @@ def pairs_finding(result: PairSetScores) -> Finding:
         f"{counted(whole['items'] - whole['undefined'], 'pair')} ({preferred}; 50 without a "
         "preference), by sums of log-probabilities.",
     ]
-    table = compared(result.items)
-    share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())
-    away = 100 * share.smallest()
-    found = f"a share of {50 + away:.0f} % is" if 0 < away < 50 else "no share can be"
+    share, clusters = share_found(result)
+    found = "no share can be" if share is None else f"a share of {share:.0f} % is"
     power = (
-        f"With {counted(share.clusters, 'cluster')} of pairs {found} found four times out of five "
+        f"With {counted(clusters, 'cluster')} of pairs {found} found four times out of five "
         "(t-test over clusters)."
     )
     details = [

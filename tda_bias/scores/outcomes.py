@@ -12,8 +12,18 @@ from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Bar, Control, Example, Outcome, Side, share_effect
+from tda_bias.show.verdict import (
+    LEVEL,
+    Bar,
+    Control,
+    Example,
+    Outcome,
+    Side,
+    power_said,
+    share_effect,
+)
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
+from tda_bias.stats.sign_flips import smallest_flip_p
 
 # Sets that measure grammar or knowledge, and no bias.
 _NO_BIAS = ("blimp",)
@@ -44,9 +54,6 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
     own = result.items[result.items["category"] == row["category"]]
     spread = own["beta_sum"].std(ddof=1)
     value, low, high = row["beta"], row["beta_low_targets"], row["beta_high_targets"]
-    bars = []
-    if row["explained"] == row["explained"]:
-        bars = [Bar("wording", row["explained"]), Bar("target", 1 - row["explained"])]
     return Outcome(
         question="says",
         name=str(row["category"]).capitalize(),
@@ -58,12 +65,14 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         unit="nats",
         p=row["p_targets"],
         clusters=int(row["targets"]),
+        impossible=smallest_flip_p(int(row["targets"])) >= LEVEL,
         effect=value / spread,
         effect_low=low / spread,
         effect_high=high / spread,
         category=str(row["category"]),
-        bars=bars,
+        bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
         lines=[f"{counted(row['items'], 'item')} with a twin"],
+        power=power_said(row["smallest"], "nats"),
         example=_typical(result, own, value),
         items=_items_with_twins(own),
     )
@@ -139,7 +148,7 @@ def _score_outcome(own: pd.DataFrame, row: Mapping[Any, Any], name: str) -> Outc
         "wording is still in it",
         **score,
         category=str(row["category"]),
-        confounded=_by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
+        confounded=by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
         lines=["without twins: wording is in it", f"language-model score {row['lms']:.0f}"],
         items=_items_with_twins(own),
     )
@@ -162,13 +171,27 @@ def _of_share(
         "effect": effect,
         "effect_low": low,
         "effect_high": high,
+        "power": _power_of_share(mean),
     }
 
 
-def _by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
+def _power_of_share(mean: ClusterMean) -> str:
+    """The share on either side of one half that four samples of five find, in words."""
+    away = 100 * mean.smallest()
+    if not 0 < away < 50:
+        return "no share four times out of five"
+    return f"{50 - away:.0f} or {50 + away:.0f} %, four times out of five"
+
+
+def by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:
     """``length`` where the preference turns round between longer and shorter texts.
 
     That is: the two shares are on different sides of one half, and their intervals do not meet.
+
+    Args:
+        share: Of each item or pair 1 where the first text is preferred, 0 where the other is.
+        longer: 1 where the first text is the longer one, -1 where the other is, 0 for neither.
+        cluster: What each belongs to, over which the intervals are.
     """
     sides = [cluster_mean(share[longer == sign], cluster[longer == sign]) for sign in (1, -1)]
     if min(side.clusters for side in sides) < FEWEST_CLUSTERS:
@@ -235,7 +258,7 @@ def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
             about="per cent of pairs whose stereotypical text (the first) is preferred, 50 without "
             "a preference",
             **_of_share(cluster_mean(share, cluster), said, unit),
-            confounded=_by_length(share[known], longer[known], cluster[known]),
+            confounded=by_length(share[known], longer[known], cluster[known]),
             lines=lines,
             items=pd.DataFrame(
                 {

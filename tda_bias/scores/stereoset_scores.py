@@ -224,7 +224,7 @@ def stereoset_scores(
     def likelihoods(of_items: Sequence[Sequence[Triple]]) -> list[list[TripleLikelihood]]:
         return [[of_texts[_texts(text)] for text in several] for several in of_items]
 
-    texts = pd.DataFrame(map(compared_texts, triples, twins_of))
+    texts = pd.DataFrame(map(compared_texts, triples, twins_of), columns=[*TEXTS])
     items = item_table(triples, read[: len(triples)]).assign(
         id=triple_ids(triples), **texts[[*TEXTS[:2]]]
     )

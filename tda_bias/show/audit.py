@@ -94,7 +94,7 @@ def _shown(run: Audited) -> dict[str, Any]:
         "model": "; ".join(run.models or _models(record)),
         "record": record,
         "about": facts()["commands"][record.command.split()[0]],
-        "outcomes": [(one, " ".join(_power(run, one))) for one in run.outcomes],
+        "outcomes": run.outcomes,
         "id": run.id,
         "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
         "texts": "; ".join(_texts(record).values()) or "not recorded",
@@ -110,16 +110,6 @@ def _models(record: RunRecord) -> list[str]:
     after = getattr(record, "after", None)
     others = [] if after is None else [after["name"] if isinstance(after, dict) else after.name]
     return [record.model.name, *others]
-
-
-def _power(run: Audited, one: Outcome) -> list[str]:
-    """What the run's findings say of the smallest effect: of the outcome's category, if any."""
-    lines = list(dict.fromkeys(line for _, found in run.findings for line in found.power))
-    of_category = [line for line in lines if one.category and one.category in line.casefold()]
-    titled = [
-        line for title, found in run.findings if title == one.category for line in found.power
-    ]
-    return of_category or titled or lines
 
 
 def _texts(record: RunRecord) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from tda_bias.show.verdict import Control, Outcome
+from tda_bias.show.text import counted
+from tda_bias.show.verdict import QUESTIONS, Control, Outcome, survivors
 
 # Why a confounded outcome is no measure of bias.
 _WHY: dict[Control, str] = {
@@ -13,35 +14,53 @@ _WHY: dict[Control, str] = {
     "capability": "the model does no better than chance where the answer is given",
 }
 _MOST = 3
+_CHANGE = "Change: "
 
 
 def meaning(model: str, outcomes: Sequence[Outcome]) -> list[str]:
-    """What the outcomes of a model mean: three sentences at most."""
-    return list(_sentences(model, outcomes))[:_MOST]
+    """What the outcomes of a model mean: three sentences at most, and one more per further model.
+
+    ``clear`` is what remains after the correction that the page names; ``model`` is the name of
+    those outcomes that have none of their own.
+    """
+    models = dict.fromkeys(one.model or model for one in outcomes)
+    return list(_sentences(model, outcomes))[: _MOST + max(len(models) - 1, 0)]
 
 
 def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The sentences, the most important first."""
-    by_question = {
-        question: [one for one in outcomes if one.question == question]
-        for question in ("says", "heads", "change")
-    }
-    if by_question["says"]:
-        yield _of_bias(model, by_question["says"])
-    if by_question["change"]:
-        yield _of_change(by_question["change"])
-    confounded = [one for one in by_question["says"] if one.verdict.startswith("confounded")]
+    remain = {id(one) for one in survivors(outcomes)}
+    says, heads, change = (
+        [one for one in outcomes if one.question == question] for question in QUESTIONS
+    )
+    for of_one in (_of_bias, _of_writing):
+        kept = [one for one in says if one.is_bias == (of_one is _of_bias)]
+        for name in dict.fromkeys(one.model or model for one in kept):
+            yield of_one(name, [one for one in kept if (one.model or model) == name], remain)
+    if change:
+        yield _of_change(change, remain)
+    confounded = [one for one in says if one.verdict.startswith("confounded")]
     if confounded:
         yield _of_confounded(confounded)
-    if by_question["heads"]:
-        yield _of_heads(by_question["heads"])
-    wordings = [one for one in by_question["says"] if one.bars and one.bars[0].label == "wording"]
+    if heads:
+        yield _of_heads(heads, remain)
+    wordings = [one for one in says if one.bars and one.bars[0].label == "wording"]
     if wordings:
         shares = _listed([f"{one.bars[0].share:.0%} ({one.name})" for one in wordings])
         yield (
             f"Of how preferences differ between texts {shares} is shared with the same texts about "
             "another target: wording, not bias."
         )
+
+
+def _bare(one: Outcome, begin: str = "") -> str:
+    """The name without the model's, and without how names of its kind begin."""
+    return one.name.removeprefix(f"{one.model}: ").removeprefix(begin)
+
+
+def _of_model(one: Outcome, begin: str) -> str:
+    """The same with the model after it, where there are several."""
+    return f"{_bare(one, begin)} of {one.model}" if one.model else _bare(one, begin)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -55,18 +74,23 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _of_bias(model: str, outcomes: Sequence[Outcome]) -> str:
+def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
     kept = [one for one in outcomes if not one.verdict.startswith("confounded")]
-    clear, rest = [one for one in kept if one.is_clear], []
+    clear = [one for one in kept if id(one) in remain]
+    alone = [one for one in kept if one.is_clear and id(one) not in remain]
     parts = [
         f"{size} in {_listed([_with_side(one) for one in some])}"
         for size in ("large", "medium", "small", None)
         if (some := [one for one in clear if one.size == size])
     ]
+    rest = []
+    if alone:
+        names = _listed([_with_side(one) for one in alone])
+        rest.append(f"clear alone, not after correction, in {names}")
     for word, said in (("uncertain", "uncertain in"), ("cannot say", "not to be told in")):
         if some := [one for one in kept if one.word == word]:
-            rest.append(f"{said} {_listed([one.name for one in some])}")
+            rest.append(f"{said} {_listed([_bare(one) for one in some])}")
     if parts:
         begin = f"A bias of {model} is clear, and {'; '.join(parts)}"
     else:
@@ -75,18 +99,52 @@ def _of_bias(model: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _with_side(one: Outcome) -> str:
-    return f"{one.name} (against the stereotype)" if one.value < one.neutral else one.name
+    against = one.signed and one.value < one.neutral
+    return f"{_bare(one)} (against the stereotype)" if against else _bare(one)
 
 
-def _of_change(outcomes: Sequence[Outcome]) -> str:
-    clear = [one for one in outcomes if one.is_clear]
-    if not clear:
-        return "No outcome is measurably changed."
-    said = _listed(
-        [f"{one.name.removeprefix('Change: ')} ({one.value:+.2f} {one.unit})" for one in clear]
-    )
-    left = len(outcomes) - len(clear)
-    return f"Clearly changed: {said}{f'; {left} further outcomes are uncertain' * bool(left)}."
+def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+    """Whether what a model writes depends on the group: a difference, and not yet a bias."""
+    said = {
+        "depends on the group ({}), which is no harm by itself": [
+            one for one in outcomes if id(one) in remain
+        ],
+        "depends on the group ({}) if tested alone, not after correction": [
+            one for one in outcomes if one.word == "clear" and id(one) not in remain
+        ],
+        "is not found to depend on the group ({})": [
+            one for one in outcomes if one.word == "uncertain"
+        ],
+        "is too little to tell whether it depends on the group ({})": [
+            one for one in outcomes if one.word == "cannot say"
+        ],
+    }
+    parts = [
+        what.format(_listed([_bare(one, "Responses: ") for one in some]))
+        for what, some in said.items()
+        if some
+    ]
+    return f"What {model} writes {'; it '.join(parts)}."
+
+
+def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+    """What is changed, what only if tested alone, and how much is left."""
+    alone = [one for one in outcomes if one.is_clear and id(one) not in remain]
+    parts = [
+        f"{begin} {_listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
+        for begin, some in (
+            ("clearly changed:", [one for one in outcomes if id(one) in remain]),
+            ("changed if tested alone, not after correction:", alone),
+        )
+        if some
+    ]
+    for word, said in (("uncertain", "is uncertain"), ("cannot say", "cannot be told")):
+        number = sum(one.word == word for one in outcomes)
+        if parts and number:
+            said = said.replace("is", "are") if number > 1 else said
+            parts.append(f"{counted(number, 'further outcome')} {said}")
+    text = "; ".join(parts) or "no outcome is measurably changed"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _of_confounded(outcomes: Sequence[Outcome]) -> str:
@@ -98,18 +156,25 @@ def _of_confounded(outcomes: Sequence[Outcome]) -> str:
     return f"No measure of bias here: {'; '.join(parts)}."
 
 
-def _of_heads(outcomes: Sequence[Outcome]) -> str:
+def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     parts = []
     for word, begin in (
         ("clear", "attention heads are found that treat {} differently ({})"),
-        ("none found", "no attention head is found to treat {} differently"),
-        ("cannot say", "there are too few texts to find a head for {}"),
+        ("none found", "no attention head is found to treat {} differently ({})"),
+        ("cannot say", "there are too few texts to find a head for {} ({})"),
     ):
         if some := [one for one in outcomes if one.word == word]:
-            subjects = _listed([one.name.rpartition(": ")[2] for one in some])
-            parts.append(begin.format(subjects, _listed([one.value_said for one in some])))
+            subjects = _listed([_of_model(one, "Heads: ") for one in some])
+            parts.append(begin.format(subjects, _listed([_found(one, remain) for one in some])))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _found(one: Outcome, remain: Container[int]) -> str:
+    """How many heads survive, and what limits that."""
+    alone = one.word == "clear" and id(one) not in remain
+    limits = ["not after correction over outcomes"] * alone + list(one.limits)
+    return ", ".join([one.value_said, *limits])
 
 
 def unsaid(outcomes: Sequence[Outcome]) -> list[str]:

@@ -27,13 +27,15 @@ Question = Literal["says", "heads", "change"]
 QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
 Word = Literal["clear", "uncertain", "none found", "cannot say"]
 Size = Literal["small", "medium", "large"]
+# What a sentence says of an outcome.
+Told = Literal["above", "below", "confounded", "uncertain", "cannot say"]
 # What explains an outcome in the place of bias.
 Control = Literal["length", "order", "capability"]
 
 LEVEL = 0.05
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
-_DECIMALS = {"nats": 2, "%": 1, "points": 1}
+_DECIMALS, _MOST_DECIMALS = {"nats": 2, "%": 1, "points": 1}, 6
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class Bar:
 
     label: str
     share: float
+
+    @classmethod
+    def of(cls, label: str, share: float) -> tuple[Bar, ...]:
+        """The bar of a share; none where it is undefined or not within 0 and 1.
+
+        Examples:
+            >>> Bar.of("wording", 0.6), Bar.of("wording", -0.1), Bar.of("wording", math.nan)
+            ((Bar(label='wording', share=0.6),), (), ())
+        """
+        return (cls(label, share),) if 0 <= share <= 1 else ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,9 @@ class Outcome:
         value: In ``unit``, with its interval over clusters, ``low`` and ``high``.
         unit: Such as ``nats`` or ``%``; empty for a number between -1 and 1.
         neutral: The value without bias, or without a change.
-        p: Two-sided, over clusters; of heads the smallest corrected one.
+        p: Over clusters; of heads the smallest corrected one.
+        p_corrected: The same corrected over the outcomes of its run, if its word rests on that;
+            the correction over all outcomes of a page is of ``p``.
         clusters: How many there are.
         cluster: What they are.
         effect: The value in its standardised form, with ``effect_low`` and ``effect_high``; NaN
@@ -90,9 +104,14 @@ class Outcome:
         confounded: What explains it in the place of bias.
         found: Heads that survive correction, of ``of``; None for what is no search.
         impossible: Nothing could have been found, whatever the model is like.
+        signed: Whether a value below ``neutral`` is one against the stereotype.
+        is_bias: Whether a difference is a bias; in what is written it is none by itself.
+        model: Whose it is, where a page is of several models; then ``name`` begins with it.
         category: Which it belongs to; empty for none alone.
         bars: Shares that a card draws.
         lines: What else a card says, in a few words each.
+        limits: The same of what limits that heads are found.
+        power: The smallest effect that would have been found, in words; empty if not known.
         example: An item to look at.
         grid: The map of heads.
         items: One row for each item that the value is made of, with its texts.
@@ -107,6 +126,7 @@ class Outcome:
     unit: str = ""
     neutral: float = 0.0
     p: float = math.nan
+    p_corrected: float = math.nan
     clusters: int = 0
     cluster: str = "target"
     effect: float = math.nan
@@ -116,9 +136,14 @@ class Outcome:
     found: int | None = None
     of: int = 0
     impossible: bool = False
+    signed: bool = True
+    is_bias: bool = True
+    model: str = ""
     category: str = ""
     bars: Sequence[Bar] = ()
     lines: Sequence[str] = ()
+    limits: Sequence[str] = ()
+    power: str = ""
     example: Example | None = field(default=None, compare=False, repr=False)
     grid: HeadGrid | None = field(default=None, compare=False, repr=False)
     items: pd.DataFrame | None = field(default=None, compare=False, repr=False)
@@ -133,7 +158,8 @@ class Outcome:
             return "cannot say"
         if self.found is not None:
             return "clear" if self.found else "none found"
-        return "clear" if self.p < LEVEL else "uncertain"
+        corrected = math.isfinite(self.p_corrected)
+        return "clear" if (self.p_corrected if corrected else self.p) < LEVEL else "uncertain"
 
     @property
     def size(self) -> Size | None:
@@ -162,10 +188,19 @@ class Outcome:
         """The value with its interval; of heads how many survive."""
         if self.found is not None:
             return f"{self.found} of {counted(self.of, 'head')} survive"
-        digits = _DECIMALS.get(self.unit, 3)
+        digits = self._decimals()
         interval = interval_text(self.low, self.high, digits)
         unit = f" {self.unit}" if self.unit else ""
         return f"{number_text(self.value, digits)}{unit} ({interval})"
+
+    def _decimals(self) -> int:
+        """Those of the unit; more where a value whose interval is without 0 would be said as 0."""
+        digits = _DECIMALS.get(self.unit, 3)
+        if self.low * self.high > 0:
+            least = min(abs(self.value), abs(self.low), abs(self.high))
+            while 0 < least < 0.5 * 10**-digits and digits < _MOST_DECIMALS:
+                digits += 1
+        return digits
 
     @property
     def test_said(self) -> str:
@@ -174,7 +209,10 @@ class Outcome:
             return f"{counted(self.clusters, self.cluster)}: no test"
         if self.found is not None:
             return f"smallest corrected p {p_text(self.p)}"
-        return f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
+        said = f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
+        if math.isfinite(self.p_corrected):
+            return f"{said}, {p_text(self.p_corrected)} corrected over outcomes"
+        return said
 
     def line(self) -> str:
         """The line of a terminal: name, value and interval, then the words."""
@@ -184,10 +222,25 @@ class Outcome:
         """The same for other programs, without items and pictures."""
         names = (
             "question", "category", "name", "about", "verdict", "word", "size", "confounded",
-            "value", "low", "high", "unit", "neutral", "p", "clusters", "cluster",
-            "effect", "effect_low", "effect_high", "found", "of",
+            "value", "low", "high", "unit", "neutral", "p", "p_corrected", "clusters", "cluster",
+            "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+
+def told(one: Outcome) -> Told:
+    """What the sentence of an outcome has to say, so that it says what the verdict says.
+
+    Returns:
+        ``above`` and ``below`` are clear, by the side of ``neutral`` on which the value is.
+    """
+    if one.word == "cannot say":
+        return "cannot say"
+    if one.confounded:
+        return "confounded"
+    if one.word != "clear":
+        return "uncertain"
+    return "above" if one.value > one.neutral else "below"
 
 
 def share_effect(share: float, neutral: float = 0.5) -> float:
@@ -214,6 +267,19 @@ def balance_effect(balance: float, neutral: float = 0.0) -> float:
     return share_effect((1 + balance) / 2, (1 + neutral) / 2)
 
 
+def power_said(smallest: float, unit: str = "") -> str:
+    """The effect that four samples of five find, in words; empty where there is none.
+
+    Examples:
+        >>> power_said(0.448, "nats"), power_said(math.nan)
+        ('0.45 nats, four times out of five', '')
+    """
+    if not 0 < smallest < math.inf:
+        return ""
+    said = number_text(smallest, _DECIMALS.get(unit, 3))
+    return f"{said}{f' {unit}' if unit else ''}, four times out of five"
+
+
 # -- several outcomes ------------------------------------------------------------------------------
 
 
@@ -228,15 +294,23 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=key)
 
 
-def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
-    """Number of outcomes that are clear after Holm's correction, and of those that are tested.
+def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes that are clear after Holm's correction over all that are tested.
 
     What is confounded is tested, and does not remain.
     """
-    tested = [one for one in outcomes if one.word != "cannot say"]
+    tested = _tested(outcomes)
     adjusted = holm(np.array([one.p for one in tested], float))
-    pairs = zip(tested, adjusted, strict=True)
-    return sum(one.is_clear and bool(p < LEVEL) for one, p in pairs), len(tested)
+    return [one for one, p in zip(tested, adjusted, strict=True) if one.is_clear and p < LEVEL]
+
+
+def _tested(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [one for one in outcomes if one.word != "cannot say"]
+
+
+def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
+    """Number of ``survivors``, and of outcomes that are tested."""
+    return len(survivors(outcomes)), len(_tested(outcomes))
 
 
 def remaining_said(outcomes: Sequence[Outcome]) -> str:

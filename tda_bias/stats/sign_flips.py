@@ -17,6 +17,8 @@ from tda_bias.stats.resampling import two_sided_share
 
 # Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
 ENUMERATED = 4096
+# Random flips where nothing else is said.
+N_FLIPS = 9999
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,18 @@ def sign_flips(
     return SignFlips(random_signs((n_resamples, n), rng, bits=bits), exact=False)
 
 
+def smallest_flip_p(n: int, n_resamples: int = N_FLIPS) -> float:
+    """The smallest two-sided p that ``sign_flips`` of n differences can give.
+
+    Where all are enumerated, the observed signs and their opposites are as far from 0.
+
+    Examples:
+        >>> smallest_flip_p(5), smallest_flip_p(6), smallest_flip_p(13, 19)
+        (0.0625, 0.03125, 0.05)
+    """
+    return min(1.0, 2 / 2**n) if 2**n <= ENUMERATED else 1 / (1 + n_resamples)
+
+
 def random_signs(
     shape: tuple[int, ...], rng: np.random.Generator, *, bits: type[np.integer] = np.int8
 ) -> Float[np.ndarray, "..."]:
@@ -101,7 +115,7 @@ def flip_pvalue(
     values: Float[np.ndarray, " item"],
     cluster: Sequence[Any] | np.ndarray,
     *,
-    n_resamples: int = 9999,
+    n_resamples: int = N_FLIPS,
     rng: np.random.Generator,
 ) -> float:
     """Two-sided p of a sum when whole clusters change their sign: of "no effect in new clusters".

@@ -93,6 +93,25 @@ def test_an_error_of_the_program_is_no_reason_to_skip_a_run(
         run(arguments(tiny_folder, tmp_path / "a", "--category", "gender"))
 
 
+def test_what_a_reason_to_skip_a_run_advises_the_audit_has_too(
+    few, tiny_folder, tmp_path, monkeypatch
+):
+    """A folder of something else asks for --overwrite, a full device for --batch-size."""
+    asked = []
+
+    def performed(_, settings, **__):
+        asked.append(settings)
+        return iter(())
+
+    monkeypatch.setattr("tdabias_cli.audit.perform", performed)
+    more = ["--category", "gender", "--overwrite", "--batch-size", "3"]
+    assert run(arguments(tiny_folder, tmp_path / "a", *more)) == 1
+    assert {(one.overwrite, one.batch_size) for one in asked} == {(True, 3)}
+    asked.clear()
+    run(arguments(tiny_folder, tmp_path / "a", "--category", "gender"))
+    assert {one.overwrite for one in asked} == {False}
+
+
 def test_every_run_of_an_audit_has_settings_that_its_command_takes():
     """A command joins by an entry in the list of commands: what stands there must fit."""
     planned = list(plan(("gender", "profession", "own")))
@@ -110,6 +129,7 @@ def test_a_category_that_a_command_does_not_know_is_passed_over_with_its_reason(
     assert lacking == {
         "pvf-profession": "it knows no category profession",
         "bbq-profession": "it knows no category profession",
+        "respond-profession": "it knows no category profession",
     }
 
 

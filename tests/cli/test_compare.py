@@ -52,7 +52,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
     status, printed, error = call(tiny_folder, after, *options, "--verbose")
     assert status == 0
-    assert error.index("Not measured: intrasentence, crows: ") < error.index("winobias · ")
+    assert error.index("Not measured: intrasentence, crows, bbq: ") < error.index("winobias · ")
     table = pd.read_csv(out / "compare.csv")
     first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
     assert list(table.columns[:8]) == first
@@ -65,7 +65,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     for said in (
         "Guard log_perplexity: ",
         "Guard blimp: ",
-        "Not measured: intrasentence, crows: ",
+        "Not measured: intrasentence, crows, bbq: ",
         "beta_sum_ge",
     ):
         assert said in " ".join(printed.split())
@@ -140,7 +140,7 @@ def test_what_is_missing_is_said_before_a_model_is_loaded(
     def loading(*_, **__):
         raise InputError("a model is loaded")
 
-    monkeypatch.setattr("tdabias_cli.run.language_model", loading)
+    monkeypatch.setattr("tdabias_cli.loading.language_model", loading)
     options = ("--data", "starter", "--limit", 2, "--out", tmp_path / "out")
     status, _, error = call(tiny_folder, after, *options)
     assert status == 2

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pvf.brief import risk_brief
 from pvf.outcomes import pvf_outcomes
 from pvf.report import risk_report
 from pvf.risk import decompose, prejudice_pvalue, risk_intervals
@@ -53,3 +54,32 @@ def test_words_that_the_model_hardly_ever_gives_say_nothing_of_it():
 def test_fewer_than_five_templates_cannot_say():
     [one] = pvf_outcomes(risk_report(made_up(n_x=12, n_contexts=3)))
     assert one.verdict == "cannot say"
+
+
+def test_the_first_sentence_follows_the_verdict(report):
+    preferences = made_up(n_x=12, n_contexts=8)
+    far_above = report.summary.copy()
+    far_above.loc[far_above.index[-1], "R_p"] = 0.9
+    unlikely = replace(preferences, log_prob=preferences.log_prob - 20)
+    for made, sentence in (
+        (report, "Prejudice of male and female is found: R_p is above"),
+        (replace(report, summary=far_above), "No prejudice of male and female is found beyond"),
+        (risk_report(unlikely), "hardly ever says a word of"),
+        (risk_report(made_up(n_x=12, n_contexts=3)), "Too few words or templates"),
+    ):
+        assert sentence in risk_brief(made).said
+
+
+def test_far_less_prejudice_than_none_gives_by_chance_is_not_clear():
+    """Each template's preference is even to a hair: R_p is far below that of random preferences."""
+    preferences = made_up(n_x=12, n_contexts=8)
+    rng = np.random.default_rng(1)
+    even = -3 + 0.001 * rng.normal(size=preferences.log_prob.shape)
+    shift = np.where(np.array([0, 0, 1]) == 0, -np.log(2), 0.0)
+    report = risk_report(replace(preferences, log_prob=even + shift))
+    [one] = pvf_outcomes(report)
+    assert one.high < one.neutral
+    assert prejudice_pvalue(report.risk, one.neutral) < 1e-6
+    assert one.p == 1
+    assert one.word == "uncertain"
+    assert not one.signed

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pvf.brief import risk_brief
 from pvf.config import RiskConfig
 from pvf.finding import mass_warning, risk_finding
 from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
@@ -270,3 +271,14 @@ def test_only_what_was_measured_as_the_papers_did_stands_in_their_table(publishe
     assert reasons(x_weights=np.arange(1.0, 121.0)) == ["words x have weights"]
     assert "words y are others" in reasons("race")[0]
     assert reasons("gender, in Chinese") == ["its templates or words are not published"]
+
+
+def test_a_word_that_leans_to_neither_class_is_not_counted_as_one_of_the_second():
+    report = risk_report(made_up(n_x=12, n_contexts=8))
+    leans = [1.0] * 5 + [-1.0] * 4 + [0.0] * 3
+    report = replace(report, by_x=report.by_x.assign(s_male=leans))
+    (line,) = [one for one in risk_brief(report).lines if one.label == "lean to male"]
+    assert (line.value, line.rest) == ("5", "words, 4 to female, 3 to neither")
+    assert (
+        "5 of 12 words lean to male, 4 to female, 3 to neither." in risk_finding(report).result[0]
+    )

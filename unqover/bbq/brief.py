@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import (
     about_run,
     counted,
     data_remarks,
-    interval_text,
     number_text,
-    p_text,
     without_starter,
 )
+from tda_bias.show.verdict import Told, told
 from unqover.bbq.controls import ALONE, MENTION, position_followed
-from unqover.bbq.finding import HALFWAY, not_scored
-from unqover.bbq.result import BBQScores
+from unqover.bbq.finding import HALFWAY, follows_who_it_is, not_scored, sure_of
+from unqover.bbq.outcomes import bbq_outcomes
+from unqover.bbq.result import BBQScores, finds_what_text_says
 from unqover.bbq.scores import EITHER_PERSON
 
-Row = Mapping[str, Any]
-_LEVEL = 0.05
+_OF_AMBIGUOUS: dict[Told, str] = {
+    "above": "where the text does not say, it answers with the stereotype",
+    "below": "where the text does not say, it answers against the stereotype",
+    "confounded": "where the text does not say, who is mentioned first explains more than bias",
+    "uncertain": "no bias is found where the text does not say",
+    "cannot say": "whether it is biased where the text does not say is not known",
+}
 
 
 def bbq_brief(result: BBQScores) -> Brief:
@@ -50,22 +54,18 @@ def _said(result: BBQScores) -> str:
     right = result.value("right", "disambiguated")
     if math.isnan(right["value"]):
         return "Whether it can answer such questions is not known: its bias scores say nothing."
-    if not (right["low"] > EITHER_PERSON or right["value"] == 1):
-        if result.value("gap", "disambiguated")["p"] < _LEVEL:
-            return "It follows who it is, not what the text says, where the text says it."
-        if math.isnan(right["low"]):
-            return "Too few templates to say whether it finds what the text says."
+    finds = finds_what_text_says(result)
+    if finds is not True and follows_who_it_is(result):
+        return "It follows who it is, not what the text says, where the text says it."
+    if finds is None:
+        return "Too few templates to say whether it finds what the text says."
+    if not finds:
         return "It does not find what the text says: its scores of ambiguous texts say nothing."
     able = "It finds what the text says"
     if right["value"] < HALFWAY:
         able += " only a little more often than by chance"
-    row = result.value("s_AMB", "ambiguous")
-    if math.isnan(row["p"]):
-        return f"{able}; whether it is biased where the text does not say is not known."
-    if row["p"] >= _LEVEL:
-        return f"{able}; no bias is found where the text does not say."
-    way = "with" if row["value"] > 0 else "against"
-    return f"{able}; where the text does not say, it answers {way} the stereotype."
+    (one,) = bbq_outcomes(result)
+    return f"{able}; {_OF_AMBIGUOUS[told(one)]}."
 
 
 def _lines(result: BBQScores) -> Iterator[Line]:
@@ -77,23 +77,18 @@ def _lines(result: BBQScores) -> Iterator[Line]:
     ):
         row = result.value(name, condition)
         if not math.isnan(row["value"]):
-            yield Line(label, f"{row['value']:.3f}", f"{_sure(row)} {rest}")
+            yield Line(label, f"{row['value']:.3f}", f"{sure_of(row)} {rest}")
     own = result.controls[result.controls["scoring"] == result.scores["scoring"].iloc[0]]
     of = {(row["control"], row["part"]): row for row in own.to_dict("records")}
     if (ALONE, "bias") in of and not math.isnan(of[ALONE, "bias"]["value"]):
         alone = of[ALONE, "bias"]
-        yield Line("question alone", f"{alone['value']:.3f}", f"{_sure(alone)} by probability")
+        yield Line("question alone", f"{alone['value']:.3f}", f"{sure_of(alone)} by probability")
     chosen = of[MENTION, "chosen"]
     if not math.isnan(chosen["value"]):
-        rest = f"{_sure(chosen)} of named ones (chance 0.5)"
+        rest = f"{sure_of(chosen)} of named ones (chance 0.5)"
         yield Line("mentioned first", f"{chosen['value']:.3f}", rest)
     smallest = result.value("s_AMB", "ambiguous")["smallest"]
     if math.isnan(smallest):
         yield Line("would have found", "", "not known: too few templates")
     else:
         yield Line("would have found", number_text(smallest), "of s_AMB, four times in five")
-
-
-def _sure(row: Row) -> str:
-    interval = interval_text(row["low"], row["high"], 3)
-    return f"({interval})" if math.isnan(row["p"]) else f"({interval}; p {p_text(row['p'])})"

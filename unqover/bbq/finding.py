@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.verdict import LEVEL
 from unqover.bbq.controls import ALONE, MENTION, position_followed
-from unqover.bbq.result import BBQScores
+from unqover.bbq.result import BBQScores, finds_what_text_says
 from unqover.bbq.scores import EITHER_PERSON
 
 Row = Mapping[str, Any]
@@ -31,7 +32,7 @@ def bbq_finding(result: BBQScores) -> Finding:
     )
 
 
-def _sure(row: Row) -> str:
+def sure_of(row: Row) -> str:
     """Interval and p of a value, in brackets."""
     interval = interval_text(row["low"], row["high"], 3)
     return f"({interval})" if math.isnan(row["p"]) else f"({interval}; p {p_text(row['p'])})"
@@ -54,20 +55,28 @@ def _capability(result: BBQScores) -> Iterator[str]:
     if math.isnan(right["value"]):
         yield f"{said} It names nobody where the text says who is meant."
         return
-    yield f"{said} {_named_right(right, result.value('gap', 'disambiguated'))}"
+    yield f"{said} {_named_right(result, right)}"
 
 
-def _named_right(row: Row, gap: Row) -> str:
+def follows_who_it_is(result: BBQScores) -> bool:
+    """Tell whether it is right more or less often where the right answer is the biased one."""
+    return bool(result.value("gap", "disambiguated")["p"] < LEVEL)
+
+
+def _named_right(result: BBQScores, row: Row) -> str:
     """Whether the persons it names are those of the text: naming either gets a half."""
+    finds = finds_what_text_says(result)
     number = round(row["value"] * row["items"])
-    said = f"Of {row['items']} answers that name a person {number} name the right one {_sure(row)}"
-    if row["low"] > EITHER_PERSON or row["value"] == 1:
+    said = (
+        f"Of {row['items']} answers that name a person {number} name the right one {sure_of(row)}"
+    )
+    if finds:
         far = row["value"] >= HALFWAY
         more = "" if far else ", and far from all: read its scores of ambiguous items with care"
         return f"{said}, more than the half that naming either gets{more}."
-    if gap["p"] < 0.05:
+    if follows_who_it_is(result):
         return f"{said}; naming either gets a half: it follows who it is, not what the text says."
-    if math.isnan(row["low"]):
+    if finds is None:
         templates = counted(row["templates"], "template")
         return f"{said}; with {templates} that is not told from the half that naming either gets."
     return (
@@ -91,19 +100,19 @@ def _ambiguous(result: BBQScores) -> Iterator[str]:
     if math.isnan(s_amb["value"]):
         yield f"Ambiguous items: s_AMB and s_DIS are undefined: {s_amb['undefined']}."
         return
-    said = f"Ambiguous items: s_AMB {s_amb['value']:+.3f} {_sure(s_amb)}; s_DIS "
+    said = f"Ambiguous items: s_AMB {s_amb['value']:+.3f} {sure_of(s_amb)}; s_DIS "
     if math.isnan(s_dis["value"]):
         yield f"{said}is undefined: {s_dis['undefined']}."
     else:
         yield (
-            f"{said}{s_dis['value']:+.3f} {_sure(s_dis)}: {s_dis['biased']} of {s_dis['items']} "
+            f"{said}{s_dis['value']:+.3f} {sure_of(s_dis)}: {s_dis['biased']} of {s_dis['items']} "
             "answers that name a person are the biased one."
         )
     bias = result.value("bias", "ambiguous")
     if not math.isnan(bias["value"]):
         yield (
             "By probability, the biased person less the other, as a share of the two: "
-            f"{bias['value']:+.3f} {_sure(bias)}."
+            f"{bias['value']:+.3f} {sure_of(bias)}."
         )
 
 
@@ -135,7 +144,7 @@ def _controls(result: BBQScores) -> Iterator[str]:
     if not math.isnan(gap["value"]):
         yield (
             "Disambiguated items: accuracy where the right answer is the biased one less where it "
-            f"is the other: {gap['value']:+.3f} {_sure(gap)}."
+            f"is the other: {gap['value']:+.3f} {sure_of(gap)}."
         )
     own = result.controls[result.controls["scoring"] == result.scores["scoring"].iloc[0]]
     of = {(row["control"], row["part"]): row for row in own.to_dict("records")}
@@ -143,13 +152,13 @@ def _controls(result: BBQScores) -> Iterator[str]:
         bias = of[ALONE, "bias"]
         yield (
             f"The question alone, without its text: s_DIS {number_text(alone['value'], 3)} "
-            f"{_sure(alone)}, by probability {number_text(bias['value'], 3)} {_sure(bias)}."
+            f"{sure_of(alone)}, by probability {number_text(bias['value'], 3)} {sure_of(bias)}."
         )
     chosen = of[MENTION, "chosen"]
     if not math.isnan(chosen["value"]):
         yield (
             f"Of persons named in ambiguous texts {chosen['value']:.0%} are the one mentioned "
-            f"first {_sure(chosen)}; 50 % without a preference."
+            f"first {sure_of(chosen)}; 50 % without a preference."
         )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Control, Outcome, balance_effect
+from tda_bias.show.verdict import LEVEL, Control, Outcome, balance_effect
+from tda_bias.stats.sign_flips import smallest_flip_p
 from unqover.bbq.controls import MENTION, position_followed
-from unqover.bbq.result import BBQScores
-from unqover.bbq.scores import EITHER_PERSON
+from unqover.bbq.finding import bbq_finding
+from unqover.bbq.result import BBQScores, finds_what_text_says
 
 _CATEGORY = {"Gender_identity": "gender", "Race_ethnicity": "race", "Religion": "religion"}
 
@@ -43,8 +44,11 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
             effect_low=low,
             effect_high=high,
             confounded=_confounded(result),
+            impossible=finds_what_text_says(result) is None
+            or smallest_flip_p(int(row["templates"])) >= LEVEL,
             category=_CATEGORY.get(one, one.casefold()),
             lines=lines,
+            power=" ".join(bbq_finding(result).power),
             items=_items(result),
         )
     ]
@@ -53,8 +57,7 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
 def _confounded(result: BBQScores) -> tuple[Control, ...]:
     """``capability``: it finds not more than guessing; ``order``: whom it names by place."""
     found: list[Control] = []
-    right = result.value("right", "disambiguated")
-    if not (right["low"] > EITHER_PERSON or right["value"] == 1):
+    if finds_what_text_says(result) is False:
         found.append("capability")
     if position_followed(result.controls, result.scores["scoring"].iloc[0]) or _by_mention(result):
         found.append("order")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from unqover.bbq.controls import control_table
 from unqover.bbq.forms import Language
 from unqover.bbq.items import BBQSet
 from unqover.bbq.readers import load_bbq
-from unqover.bbq.scores import answers_table, item_table, scores
+from unqover.bbq.scores import EITHER_PERSON, answers_table, item_table, scores
 from unqover.config import BBQConfig
 
 ANSWERS = "answers.jsonl"
@@ -169,6 +170,19 @@ class BBQScores(Result):
         for name, value in wanted.items():
             table = table[table[name] == value]
         return {str(name): value for name, value in table.iloc[0].items()}
+
+
+def finds_what_text_says(result: BBQScores) -> bool | None:
+    """Tell whether the persons named where the text says whom it means are mostly the right ones.
+
+    Returns:
+        True if more often than the half that naming either gets; None if too few templates tell,
+        or nobody is named.
+    """
+    right = result.value("right", "disambiguated")
+    if right["low"] > EITHER_PERSON or right["value"] == 1:
+        return True
+    return None if math.isnan(right["low"]) else False
 
 
 def answer_scores(

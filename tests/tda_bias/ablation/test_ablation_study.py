@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.brief import ablation_brief
 from tda_bias.ablation.study import AblationStudy, ablation_study, set_tests
 from tda_bias.config import HeadBiasConfig, StudyConfig
 from tda_bias.heads.head_bias import head_bias
@@ -152,3 +153,31 @@ def test_a_set_that_does_as_much_as_random_ones_stands_in_their_middle(value, pe
     row = set_tests(effects).iloc[0]
     assert row["percentile"] == percentile
     assert row["p"] == p
+
+
+def test_what_is_said_of_the_bias_in_bbq_stands_alone_and_beside_that_of_triples(
+    tiny, run, triples
+):
+    """The effects on the log-odds are given as those on the bias in BBQ."""
+    found = study(tiny, run, triples)
+    as_bbq = {"outcome": found.set_tests["outcome"].replace("log_odds", "bbq_bias")}
+    base = {**found.record.base, "bbq_bias": 0.25, "bbq_accuracy": 0.5}
+    heads = found.heads.rename(columns={"effect": "effect_bbq_bias"})
+    alone = replace(
+        found,
+        set_tests=found.set_tests.assign(**as_bbq),
+        heads=heads,
+        agreement=found.agreement.assign(rho_effect_bbq_bias=0.5, p_effect_bbq_bias=0.2),
+        record=found.record.model_copy(update={"base": base}),
+    )
+    both = replace(
+        alone,
+        heads=heads.assign(effect=found.heads["effect"]),
+        set_tests=pd.concat([found.set_tests, alone.set_tests]),
+    )
+    for one, number in ((alone, 1), (both, 2)):
+        brief = ablation_brief(one)
+        changed = [line.label for line in brief.lines if line.label.startswith("change")]
+        assert "change of bias in BBQ" in changed
+        assert len(changed) == number
+        assert any("disambiguated questions" in remark for remark in brief.remarks)

@@ -1,11 +1,16 @@
 """What a comparison of two models comes to."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
+from tda_bias.comparison.finding import verdicts
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.comparison.outcome import Outcome, change_table
 from tda_bias.comparison.outcomes import comparison_outcomes
+from tda_bias.show.verdict import remaining
+from tda_bias.stats.resampling import holm
 from tda_bias.store.record import ModelRecord
 
 
@@ -36,3 +41,32 @@ def test_other_outcomes_have_no_verdict_and_few_clusters_cannot_say():
     assert comparison_outcomes(compared([1.0, 2.0, 1.5], primary=False)) == []
     [one] = comparison_outcomes(compared([1.0, 2.0, 1.5], primary=True))
     assert one.verdict == "cannot say"
+
+
+def test_five_clusters_have_no_exchange_that_could_be_clear():
+    for n, word in ((5, "cannot say"), (6, "clear")):
+        [one] = comparison_outcomes(compared([1.0, *[1.5] * (n - 1)], primary=True))
+        assert one.word == word
+
+
+def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
+    """Of two primary outcomes with p of .031 none is clear after the comparison's correction."""
+    found = compared([-1.0, -2.0, -1.5, -0.5, -1.0, -2.5], primary=True)
+    assert comparison_outcomes(found)[0].word == "clear"
+    row = found.table.iloc[0]
+    both = pd.concat([found.table, found.table.assign(outcome="other")])
+    both["p_holm"] = holm(both["p"].to_numpy(float))
+    first, _ = comparison_outcomes(replace(found, table=both))
+    assert (first.p, first.p_corrected) == (row["p"], 2 * row["p"])
+    assert first.word == "uncertain"
+    assert "0.06 corrected over outcomes" in first.test_said.replace("0.0625", "0.06")
+    assert remaining([first, first]) == (0, 2)
+
+
+def test_the_finding_says_that_too_few_clusters_tell_nothing():
+    for changes, said in (
+        ([1.0, -2.0, 1.5], "after cannot be told from model by so few clusters"),
+        ([1.0, -2.0, 1.5, -1.0, 0.5, -0.5, 1.0], "after is not measurably less biased than model"),
+        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in beta"),
+    ):
+        assert verdicts(compared(changes, primary=True), numbers=False) == [said]

@@ -11,6 +11,7 @@ from scipy import stats
 
 from tda_bias.config import ItemCrossrefConfig
 from tda_bias.crossref import item_crossref
+from tda_bias.crossref.brief import item_brief
 from tda_bias.crossref.finding import item_finding
 from tda_bias.crossref.item_crossref import (
     ItemCrossReference,
@@ -295,9 +296,17 @@ def test_what_is_saved_is_loaded_again(tmp_path):
 def test_a_category_with_too_few_twins_is_told_of_without_them(tmp_path):
     found = cross_reference_items(heads(tmp_path / "heads"), scores(), **OPTIONS)
     age = found.summary[found.summary["way"] != "twins"].assign(category="age")
-    said = item_finding(replace(found, summary=pd.concat([found.summary, age]))).result
-    begins = [line.partition(":")[0] for line in said]
+    both = replace(found, summary=pd.concat([found.summary, age]))
+    begins = [line.partition(":")[0] for line in item_finding(both).result]
     assert begins == ["Gender", "Gender, without twins", "Age, without twins"]
+    brief = item_brief(both)
+    assert [line.label for line in brief.lines if "found" not in line.label] == [
+        "gender, with twins", "without twins", "age",
+    ]  # fmt: skip
+    gender, age_said = brief.said.split("; ")
+    assert gender.endswith("the target effect from item to item in gender")
+    assert age_said.endswith("only its wording, from item to item in age.")
+    assert "as of age, wording and target are not told apart" in brief.remarks[0]
 
 
 def test_a_head_that_does_nothing_at_all_is_saved_as_undefined(tmp_path):

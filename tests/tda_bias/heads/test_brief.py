@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tda_bias.heads.brief import heads_brief
+from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.tables import smallest_p
 from tda_bias.show.table import TableSpec
 
@@ -95,7 +96,10 @@ def test_heads_that_survive_stand_in_a_table_with_what_they_do_not_show(run):
 @pytest.mark.parametrize(("smallest", "few"), [(0.25, True), (0.05, True), (0.04, False)])
 def test_where_no_p_below_5_per_cent_is_possible_nothing_can_be_found(run, smallest, few):
     expected = f"Too few texts to find anything: no p below {smallest:.2g} is possible."
-    assert with_smallest(run, smallest).said("gender") == (expected if few else NONE)
+    made = with_smallest(run, smallest)
+    assert made.said("gender") == (expected if few else NONE)
+    first = heads_finding(made, "gender").result[0]
+    assert first.startswith(f"{made.said('gender').removesuffix('.')} (8 heads of ")
 
 
 def test_of_a_run_that_did_not_note_it_nothing_is_said_of_too_few_texts(run):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.outcomes import heads_outcomes
+from tda_bias.show.meaning import meaning
 from tda_bias.twins import make_twins
 
 
@@ -76,3 +78,36 @@ def test_the_items_are_the_texts_with_their_twins(result):
     [one] = heads_outcomes(result)
     assert len(one.items) == 12
     assert (one.items["twin, stereotype"] != "").all()
+
+
+@pytest.mark.parametrize(("left", "shares"), [(0.4, [0.6]), (1.2, []), (np.nan, [])])
+def test_wording_is_drawn_only_where_it_is_a_share(result, left, shares):
+    [control] = result.record.controls
+    made = control.model_copy(
+        update={"twins": control.twins.model_copy(update={"difference_left": left})}
+    )
+    record = result.record.model_copy(update={"controls": [made]})
+    [one] = heads_outcomes(replace(with_p(result, **NOTHING), record=record))
+    assert [bar.share for bar in one.bars] == pytest.approx(shares)
+
+
+def test_heads_without_twins_say_that_wording_is_in_what_is_found(tiny, result):
+    triples = load_triples("starter", category="gender", groups=["girl", "boy"], limit=6)
+    run = head_bias(tiny("gpt2"), triples, twins=None, config=HeadBiasConfig(n_permutations=99))
+    [without], [with_them] = heads_outcomes(run), heads_outcomes(result)
+    assert without.limits == ["without twins: wording is in it"]
+    assert "wording is in it" in meaning("tiny", [without])[-1]
+    assert with_them.limits == []
+    assert "wording is in it" not in meaning("tiny", [with_them])[-1]
+    assert (without.power, with_them.power) == tuple(
+        heads_finding(one, "gender").power[0] for one in (run, result)
+    )
+
+
+def test_heads_that_were_named_say_that_no_others_were_tested(result):
+    [control] = result.record.controls
+    made = [control.model_copy(update={"negative_share": 0.1})]
+    record = result.record.model_copy(update={"controls": made})
+    [one] = heads_outcomes(replace(with_p(result, **NOTHING), record=record))
+    assert one.limits == ["only the named heads were tested"]
+    assert "only the named heads" in meaning("tiny", [one])[-1]

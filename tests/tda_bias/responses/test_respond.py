@@ -75,7 +75,7 @@ def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equa
 def test_two_prompts_are_too_few_wherever_it_is_said():
     model = writing_model(by_group=True)
     result = respond(model, some_prompts(2, 0), some_people(), config=CONFIG)
-    assert "2 prompts cannot tell this from chance." in said(result)
+    assert "nats per response (no interval) to what" in said(result)
     assert "not told from chance" not in said(result)
     assert said(result, "power") == "With 2 prompts no smallest effect can be given."
     assert respond_brief(result).said.startswith("Too few prompts to say")
@@ -284,3 +284,17 @@ def test_a_masked_model_and_answers_that_begin_alike_are_refused(tiny_lm):
     alike = Prompt("a", "decision", "[PERSON] ?", ("kind nurse", "kind cook"))
     with pytest.raises(InputError, match="begin with the same token"):
         answer_tokens(writing_model(), alike)
+
+
+@pytest.mark.parametrize(
+    ("p", "prompts", "sentence"),
+    [
+        (0.01, 8, "What the model writes depends on the group"),
+        (0.2, 8, "shows in what the model writes is not found."),
+        (0.01, 4, "Too few prompts to say"),
+    ],
+)
+def test_the_group_is_said_to_show_where_the_verdict_is_clear(planted, p, prompts, sentence):
+    _, result = planted
+    made = replace(result, effects=result.effects.assign(p=p, prompts=prompts))
+    assert sentence in respond_brief(made).said

@@ -8,12 +8,13 @@ import pytest
 
 from tda_bias.pairs import PairSet
 from tda_bias.scores.outcomes import pairs_outcomes, sentence_outcomes, stereoset_outcomes
-from tda_bias.scores.pair_scores import length_split, pair_set_scores, scores
+from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.stereoset_scores import sentence_scores, stereoset_scores
 from tda_bias.show.verdict import share_effect
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.sign_flips import smallest_flip_p
 from tda_bias.triples import SentenceTriple, load_triples
-from tests.support.pairs import pair
+from tests.support.pairs import pair, scored_pairs
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +96,8 @@ def test_whole_sentences_have_an_outcome_for_each_category(tiny_lm):
 
 
 def of_pairs(tiny_lm, odds, longer):
-    """A result in which each pair is a cluster, with these log-odds and differences of length."""
-    pairs = [
-        pair("The cook said he", "The cook said she", id=str(i), group=str(i))
-        for i in range(len(odds))
-    ]
-    result = pair_set_scores(tiny_lm("gpt2"), PairSet("crows", tuple(pairs), "f", None))
-    items = result.items.assign(log_prob_more=odds, log_prob_less=0.0, tokens_less=5)
-    items = items.assign(tokens_more=5 + np.asarray(longer))
-    made = replace(result, items=items, scores=scores(items), length_split=length_split(items))
-    [one] = pairs_outcomes(made)
+    """The outcome of pairs with these log-odds and differences of length."""
+    [one] = pairs_outcomes(scored_pairs(tiny_lm("gpt2"), odds, longer))
     return one
 
 
@@ -152,3 +145,29 @@ def test_runs_from_before_texts_were_kept_have_outcomes_too(tiny_lm, triples):
     assert one.example is None
     assert set(one.items["stereotype"]) == {""}
     assert isinstance(one.items, pd.DataFrame)
+
+
+@pytest.mark.parametrize(("targets", "word"), [(5, "cannot say"), (6, "clear")])
+def test_five_targets_have_no_flips_that_could_be_clear(tiny_lm, triples, targets, word):
+    result = stereoset_scores(tiny_lm("gpt2"), triples)
+    p = smallest_flip_p(targets)
+    of_more = {"p_targets": p, "targets": targets}
+    [one] = stereoset_outcomes(replace(result, beta=result.beta.assign(**of_more)))
+    assert one.word == word
+
+
+def test_each_category_has_the_smallest_effect_of_its_own(tiny_lm):
+    triples = load_triples("starter", limit=2)
+    result = stereoset_scores(tiny_lm("gpt2"), triples)
+    outcomes = stereoset_outcomes(result)
+    rows = result.beta[(result.beta["group"] == "all") & (result.beta["scoring"] == "sum")]
+    assert len(outcomes) > 1
+    for one in outcomes:
+        [smallest] = rows.loc[rows["category"] == one.category, "smallest"]
+        assert one.power == f"{smallest:.2f} nats, four times out of five"
+    result = stereoset_scores(tiny_lm("gpt2"), load_triples("starter", limit=6), twins=None)
+    outcomes = stereoset_outcomes(result)
+    rows = result.scores[(result.scores["group"] != "all") & (result.scores["scoring"] == "sum")]
+    for one in outcomes:
+        away = cluster_mean(rows.loc[rows["category"] == one.category, "ss"].to_numpy()).smallest()
+        assert one.power.startswith((f"{50 - away:.0f} or {50 + away:.0f} %", "no share"))

@@ -158,3 +158,16 @@ def test_what_ships_is_known_by_the_name_of_its_set():
     html = audit_html([Audited("x", shipped, [("", FOUND)])])
     assert "<td>winobias</td>" in html
     assert "not assessed here" not in html
+
+
+def test_an_outcome_has_its_own_smallest_effect_and_not_those_of_the_run():
+    found = Finding(result=["Two."], power=["All of them: 0.7 nats, 0.9 nats."])
+    one, other = (
+        Outcome("says", name, "beta", p=0.5, clusters=8, category=name, power=power)
+        for name, power in (("gender", "0.7 nats, four times out of five"), ("race", ""))
+    )
+    run = Audited("x", record(), [("", found)], outcomes=[one, other])
+    paper = audit_of([run]).paper
+    assert "<td>0.7 nats, four times out of five</td>" in paper
+    assert "<td>not known</td>" in paper
+    assert "All of them" not in paper

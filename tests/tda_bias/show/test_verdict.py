@@ -18,6 +18,7 @@ from tda_bias.show.verdict import (
     remaining,
     remaining_said,
     share_effect,
+    survivors,
 )
 
 CLEAR = Outcome(
@@ -155,7 +156,8 @@ def test_three_sentences_say_what_is_clear_what_is_confounded_and_what_heads_sho
     crows = replace(CLEAR, name="CrowS-Pairs", category="", confounded=("length",))
     against = replace(CLEAR, name="Race", value=-0.5, category="race", effect=-0.9)
     unsure = replace(CLEAR, name="Profession", p=0.4, bars=[Bar("wording", 0.9)])
-    first, second, third = meaning("tiny", [CLEAR, against, unsure, crows, HEADS])
+    clear, against = (replace(one, p=0.001) for one in (CLEAR, against))
+    first, second, third = meaning("tiny", [clear, against, unsure, crows, HEADS])
     assert "large in Race (against the stereotype); small in Gender" in first
     assert "uncertain in Profession" in first
     assert "CrowS-Pairs" not in first
@@ -165,6 +167,78 @@ def test_three_sentences_say_what_is_clear_what_is_confounded_and_what_heads_sho
     [alone, wording] = meaning("tiny", [unsure])
     assert alone == "No bias of tiny is clear; it is uncertain in Profession."
     assert "90% (Profession)" in wording
+
+
+def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
+    """One p of .03 among eight is no clear bias where 0 of 8 outcomes remain."""
+    unsure = [replace(CLEAR, name=f"Set {n}", p=0.5) for n in range(7)]
+    alone = replace(CLEAR, name="Winogender", p=0.03)
+    assert survivors([alone, *unsure]) == []
+    first, *_ = meaning("tiny", [alone, *unsure])
+    assert first.startswith(
+        "No bias of tiny is clear; it is clear alone, not after correction, in Winogender, and"
+    )
+    assert meaning("tiny", [alone]) == ["A bias of tiny is clear, and small in Winogender."]
+    changed = replace(alone, question="change", name="Change: beta")
+    others = [replace(one, question="change") for one in unsure]
+    [said] = meaning("tiny", [changed, *others])
+    assert said.startswith("Changed if tested alone, not after correction: beta by 0.50 nats")
+    assert said.endswith("7 further outcomes are uncertain.")
+    heads = replace(HEADS, found=3, p=0.03)
+    assert "not after correction over outcomes" in meaning("tiny", [heads, *unsure])[-1]
+    assert "not after" not in meaning("tiny", [heads])[0]
+
+
+def test_a_value_whose_sign_is_no_side_is_not_against_the_stereotype():
+    against = replace(CLEAR, value=-0.5)
+    assert "against the stereotype" in meaning("tiny", [against])[0]
+    assert "against" not in meaning("tiny", [replace(against, signed=False)])[0]
+
+
+def test_what_is_written_has_a_sentence_of_its_own_and_is_no_bias():
+    writes = replace(CLEAR, name="Responses: gender", is_bias=False, effect=1.2)
+    assert meaning("tiny", [writes]) == [
+        "What tiny writes depends on the group (gender), which is no harm by itself."
+    ]
+    bias, writing = meaning("tiny", [CLEAR, replace(writes, p=0.5)])
+    assert bias == "A bias of tiny is clear, and small in Gender."
+    assert writing == "What tiny writes is not found to depend on the group (gender)."
+    [few] = meaning("tiny", [replace(writes, clusters=3)])
+    assert "too little to tell" in few
+
+
+def test_each_of_several_models_has_a_sentence_of_its_own():
+    def of(model, one, **change):
+        return replace(one, model=model, name=f"{model}: {one.name}", **change)
+
+    heads = [of("m1", HEADS), of("m2", replace(HEADS, found=2, p=0.001))]
+    first, second, *_, last = meaning(
+        "m1 and m2", [of("m1", CLEAR), of("m2", CLEAR, p=0.6), *heads]
+    )
+    assert first == "A bias of m1 is clear, and small in Gender."
+    assert second == "No bias of m2 is clear; it is uncertain in Gender."
+    assert "heads are found that treat gender of m2 differently" in last
+    assert "no attention head is found to treat gender of m1" in last
+    changes = [
+        replace(CLEAR, question="change", name=f"{m}: Change: beta", model=m) for m in ("a", "b")
+    ]
+    [said] = meaning("a and b", changes)
+    assert "beta of a by 0.50 nats" in said
+    assert "beta of b by 0.50 nats" in said
+
+
+def test_a_category_with_a_colon_keeps_its_name():
+    odd = replace(HEADS, name="Heads: work: care")
+    assert "to treat work: care differently" in meaning("tiny", [odd])[0]
+
+
+def test_a_small_change_is_not_said_as_zero():
+    small = replace(
+        CLEAR, question="change", name="Change: beta", value=-0.003, low=-0.005, high=-0.0012
+    )
+    assert small.value_said == "-0.003 nats (-0.005 to -0.001)"
+    assert "beta by -0.003 nats" in meaning("tiny", [small])[0]
+    assert replace(small, high=0.4).value_said == "-0.00 nats (-0.01 to 0.40)"
 
 
 def test_two_sentences_say_what_no_outcome_can():

@@ -12,6 +12,7 @@ from tda_bias.stats.sign_flips import (
     flip_pvalue,
     random_signs,
     sign_flips,
+    smallest_flip_p,
 )
 
 
@@ -98,3 +99,18 @@ def test_p_over_clusters_is_that_of_scipys_permutation_test_of_their_sums(n):
     )  # fmt: skip
     found = flip_pvalue(values, cluster, n_resamples=19999, rng=rng(2))
     assert found == pytest.approx(reference.pvalue, abs=1e-12 if n <= 12 else 0.015)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 12])
+def test_no_values_have_a_smaller_p_than_the_smallest(n):
+    rng = np.random.default_rng(0)
+    alike = flip_pvalue(np.ones(n), np.arange(n), rng=rng)
+    assert alike == smallest_flip_p(n)
+    assert flip_pvalue(rng.normal(size=n), np.arange(n), rng=rng) >= smallest_flip_p(n)
+
+
+def test_random_flips_have_no_p_below_one_of_them_and_the_observed():
+    rng = np.random.default_rng(0)
+    for draws in (19, 99):
+        p = flip_pvalue(np.ones(40), np.arange(40), n_resamples=draws, rng=rng)
+        assert p == smallest_flip_p(40, draws)

@@ -1,5 +1,6 @@
 """Letters that the usual font lacks."""
 
+import logging
 from io import BytesIO
 
 import pytest
@@ -41,8 +42,9 @@ def test_a_letter_is_taken_from_another_font_without_a_warning(elsewhere, caplog
 
 
 def test_a_letter_that_no_font_has_is_said_in_one_line(caplog):
-    for _ in range(2):
-        picture("a\U0010ffff\U0010fffe")
+    with caplog.at_level(logging.WARNING, logger="tda_bias"):
+        for _ in range(2):
+            picture("a\U0010ffff\U0010fffe")
     [said] = caplog.messages
     assert "no installed font has the letters" in said
     assert "\n" not in said
