@@ -66,10 +66,11 @@ def log_probs_with_gradients(
     return torch.cat(values)[torch.from_numpy(order).to(logits.device)]
 
 
-def in_tiles(logits: Float[Tensor, "row vocabulary"]) -> Iterator[Tensor]:
-    """Logits in parts of a few rows, in single precision at least."""
+def in_tiles(logits: Float[Tensor, "*row vocabulary"], dim: int = 0) -> Iterator[Tensor]:
+    """Logits in parts of a few rows, in single precision at least; ``dim`` is what is cut."""
     tile = _TILE.get(logits.device.type, _TILE_ELSEWHERE)
-    for part in torch.split(logits, max(1, tile // logits.shape[-1])):
+    of_a_row = logits.numel() // max(1, logits.shape[dim])
+    for part in torch.split(logits, max(1, tile // max(1, of_a_row)), dim=dim):
         yield part.float() if part.dtype.itemsize < 4 else part
 
 

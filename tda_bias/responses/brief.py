@@ -72,13 +72,15 @@ def _lines(result: Responses) -> Iterator[Line]:
     yield Line("echo", f"{echo['value']:.2f}", "nats more (names, pronouns: left out)")
     decision, ratio = result.effect(DECISION), result.effect(RATIO)
     if decision is not None and ratio is not None:
-        between = f"({interval_text(ratio['low'], ratio['high'])})"
-        about = f"{between} over {counted(decision['prompts'], 'decision')}"
+        first, second = result.record.groups
+        between = f"{first} to {second} ({interval_text(ratio['low'], ratio['high'])})"
+        about = f"{between}, share of the good answer, {counted(decision['prompts'], 'decision')}"
         yield Line("impact ratio", number_text(ratio["value"]), about)
     if not result.record.greedy:
         smallest = row["smallest"]
         if math.isnan(smallest):
-            yield Line("would have found", "", "not known: too few prompts")
+            why = "too few prompts" if math.isnan(row["p"]) else "nothing varies between prompts"
+            yield Line("would have found", "", f"not known: {why}")
         else:
             yield Line("would have found", f"{smallest:.2f}", "nats, four times in five")
     yield Line("people", *people_said(result))

@@ -12,7 +12,7 @@ the estimator.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +23,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
-from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.logits import in_tiles, logits_at, refuse_undefined
 from tda_bias.models.scoring import LOGITS
 from tda_bias.responses.echo import EchoClasses
 
-# Numbers of all distributions that are handled at once on a processor, and elsewhere.
-_TILE, _TILE_ELSEWHERE = 1 << 20, 1 << 26
 # Logits after a kept beginning must equal those of the whole text to this.
 _TOLERANCE = 1e-3
 # A class without any probability counts as this, whose divergence is nothing.
@@ -203,7 +201,7 @@ class Reader:
         )
         names = [one for i in batch for one in classes.names_go_on(written[i])]
         first = 0
-        for part in self._tiles(logits):
+        for part in in_tiles(logits, dim=1):
             now = slice(first, first + part.shape[1])
             kl, echo, log_p = next_token_divergences(part, whose[now], classes, names[now])
             said = token[now].expand(len(part), -1)[..., None]
@@ -220,12 +218,6 @@ class Reader:
         """Log-probabilities of the first token of a response, about each person."""
         logits = self._logits(prompts, [[0]], None)
         return np.asarray(torch.log_softmax(logits[:, 0].double(), -1).cpu().numpy())
-
-    def _tiles(self, logits: Tensor) -> Iterator[Tensor]:
-        tile = _TILE if logits.device.type == "cpu" else _TILE_ELSEWHERE
-        size = max(1, tile // (logits.shape[0] * logits.shape[2]))
-        for part in torch.split(logits, size, dim=1):
-            yield part.float() if part.dtype.itemsize < 4 else part
 
     def _logits(
         self, prompts: Sequence[Sequence[int]], written: Sequence[Sequence[int]], kept: Any

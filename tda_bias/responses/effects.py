@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.clusters import ClusterMean, cluster_mean, jackknife_mean
 from tda_bias.stats.resampling import share_reached, two_sided_share
 from tda_bias.stats.sign_flips import exchanges
@@ -26,25 +27,8 @@ SIDES = np.array(
     ],
     float,
 )  # fmt: skip
-# A p below this is told from chance.
-ALPHA = 0.05
-# Nats per token that rounding in single precision may make of equal distributions.
-ROUNDING = 1e-5
 
 Divergences = Float[np.ndarray, "prompt person person"]
-
-
-def beyond_rounding_of(
-    divergence: Divergences, tokens: Float[np.ndarray, " prompt"]
-) -> Divergences:
-    """Divergences of responses, nats; 0 where rounding could make them of equal distributions.
-
-    Args:
-        divergence: From each person's responses to each person.
-        tokens: Of a response, on average.
-    """
-    nothing = ROUNDING * tokens[:, None, None]
-    return np.where(np.abs(divergence) <= nothing, 0.0, divergence)
 
 
 def parted(divergence: Divergences) -> Float[np.ndarray, "prompt parting two"]:
@@ -151,7 +135,7 @@ def effect_row(
         "p": effect_pvalue(effects, n_permutations, rng),
         "per_token": float(effects[:, 0].sum() / tokens.sum()),
     }
-    can_be_found = len(PARTINGS) ** -float(len(effects)) < ALPHA
+    can_be_found = len(PARTINGS) ** -float(len(effects)) < LEVEL
     return row if can_be_found else row | {"p": np.nan, "smallest": np.nan}
 
 
@@ -167,7 +151,7 @@ def impact_ratio(
     *,
     confidence: float = 0.95,
 ) -> dict[str, float]:
-    """The ratio of two groups' mean probabilities of the good answer, with its interval.
+    """The ratio of two groups' mean shares of the good answer among both, with its interval.
 
     The interval is that of the logarithm of the ratio, by leaving out each prompt in turn.
 

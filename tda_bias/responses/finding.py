@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tda_bias.responses.result import DECISION, RATIO, Responses
+from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.show.verdict import LEVEL
 
@@ -47,7 +47,7 @@ def sure_of(row: Row) -> str:
 
 
 def _effect(result: Responses) -> Iterator[str]:
-    record, row = result.record, row_of(result, "without echo")
+    record, row = result.record, row_of(result, HEADLINE)
     name, (first, second) = record.model.name, record.groups
     if is_untouched(result):
         where = "along the greedy response" if record.greedy else "in any response"
@@ -84,6 +84,7 @@ def _decisions(result: Responses) -> Iterator[str]:
     yield (
         f"Decisions ({counted(row['prompts'], 'prompt')}): log-odds of the good answer about "
         f"{first} less about {second} {row['value']:+.3f} {sure_of(row)}; impact ratio "
+        f"(share of the good answer among both, {first} to {second}) "
         f"{number_text(ratio['value'])} ({interval_text(ratio['low'], ratio['high'])})."
     )
     yield from hardly_said(result)
@@ -139,10 +140,11 @@ def people_said(result: Responses) -> tuple[str, str]:
 
 
 def _power(result: Responses) -> str:
-    row, record = row_of(result, "without echo"), result.record
+    row, record = row_of(result, HEADLINE), result.record
     prompts = counted(record.prompts, "prompt")
     if math.isnan(row["smallest"]):
-        return f"With {prompts} no smallest effect can be given."
+        why = "" if math.isnan(row["p"]) else ": nothing varies between them"
+        return f"With {prompts} no smallest effect can be given{why}."
     return (
         f"With {prompts} and {counted(record.samples, 'sample')} for each person an effect of "
         f"{row['smallest']:.2f} nats per response is found four times out of five (t-test over "
@@ -171,4 +173,7 @@ def _details(result: Responses) -> Iterator[str]:
     if record.chat is not None:
         asked = "the tokenizer's chat template"
         thinking = f"; thinking {record.chat.thinking}" if record.chat.thinking else ""
-    yield f"Asked by {asked}{thinking}. Sampled at temperature 1 from the whole vocabulary."
+    how = "Sampled at temperature 1 from the whole vocabulary."
+    if record.greedy:
+        how = "Each token is the likeliest one."
+    yield f"Asked by {asked}{thinking}. {how}"

@@ -69,12 +69,12 @@ def _decision_table(result: Responses) -> TableSpec:
     first, second = result.record.groups
     columns = [
         Column("decision", "{id}", left=True),
-        Column(f"P, {first}", "{p_first:.3f}"),
-        Column(f"P, {second}", "{p_second:.3f}"),
+        Column(f"share, {first}", "{p_first:.3f}"),
+        Column(f"share, {second}", "{p_second:.3f}"),
         Column("log-odds", "{difference:+.3f}"),
         Column("mass", "{mass:.2f}"),
     ]
-    title = f"Probability of the good answer among both, {first} and {second}"
+    title = f"Share of the good answer among both answers, {first} and {second}"
     return TableSpec(title, result.decisions, columns, uncut=True)
 
 

@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from tda_bias.config import RespondConfig
 from tda_bias.responses.effects import (
     Divergences,
-    beyond_rounding_of,
     difference_pvalues,
     differences,
     effect_row,
@@ -26,6 +25,7 @@ from tda_bias.responses.result import DECISION, EFFECT_COLUMNS, HEADLINE, RATIO
 from tda_bias.responses.word_shifts import word_table
 from tda_bias.responses.written import Words
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.resampling import SINGLE_PRECISION, beyond_rounding
 from tda_bias.stats.seeds import generator
 
 
@@ -100,8 +100,11 @@ class _Measured:
             "both": [one.from_to(one.kl) for one in answered],
             "sampled": [one.from_to(one.log_ratio) for one in answered],
         }
-        nothing = {name: np.stack(values) for name, values in read.items()}
-        by_measure = {name: beyond_rounding_of(values, tokens) for name, values in nothing.items()}
+        # Nats per token that rounding makes of equal distributions count as nothing.
+        by_measure = {
+            name: beyond_rounding(np.stack(values), tokens[:, None, None], share=SINGLE_PRECISION)
+            for name, values in read.items()
+        }
         return cls(np.array([one.kind for one in answered], object), tokens, by_measure)
 
 
@@ -172,7 +175,7 @@ def _prompts(answered: Sequence[Answered], measured: _Measured) -> pd.DataFrame:
 
 
 def _decisions(answered: Sequence[Answered]) -> pd.DataFrame:
-    """Probability of the good answer among the two, by group, and how much both have of all."""
+    """Share of the good answer among both, by group, and how much both have of all."""
     rows = []
     for one in answered:
         if np.isnan(one.choice).any():

@@ -31,19 +31,23 @@ def rounding(size: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "..."]
 
 
 def beyond_rounding(
-    difference: Float[np.ndarray, "..."], size: Float[np.ndarray, "..."]
+    difference: Float[np.ndarray, "..."],
+    size: Float[np.ndarray, "..."],
+    *,
+    share: float = _ROUNDING_OF_MODELS,
 ) -> Float[np.ndarray, "..."]:
     """A difference of two numbers of a model; 0 where rounding in single precision could make it.
 
     Args:
         difference: Of the numbers; NaN stays NaN.
         size: How large the two are together.
+        share: What rounding can make, as a share of the size.
 
     Examples:
         >>> beyond_rounding(np.array([1e-6, 1e-3]), np.array([40.0, 40.0])).tolist()
         [0.0, 0.001]
     """
-    return np.where(np.abs(difference) <= _ROUNDING_OF_MODELS * size, 0.0, difference)
+    return np.where(np.abs(difference) <= share * size, 0.0, difference)
 
 
 def threshold(

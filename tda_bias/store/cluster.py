@@ -32,6 +32,7 @@ from distributed import (
     WorkerPlugin,
     as_completed,
 )
+from distributed.comm import CommClosedError
 
 from tda_bias.types import InputError
 
@@ -130,7 +131,10 @@ class Cluster:
                 "after the other (for want of memory?); finished parts are kept, the same command "
                 "goes on"
             ) from None
-        except OSError:
+        except OSError as error:
+            # One of a part's own is told as such.
+            if self._client.status == "running" and not isinstance(error, CommClosedError):
+                raise
             raise self._gone() from None
         finally:
             self._client.cancel([future for future in futures if not future.done()])

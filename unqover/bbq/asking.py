@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.models.chat import chat_for
 from tda_bias.models.language_model import LanguageModel, model_record
 from tda_bias.models.scored import Arrays, Block, cut, read_blocks, scored
 from tda_bias.models.scoring import Scorer
@@ -20,7 +19,7 @@ from tda_bias.types import Progress
 from unqover.bbq.controls import control_table, picked
 from unqover.bbq.items import BBQItem, BBQSet, places_of
 from unqover.bbq.prompts import Prompt
-from unqover.bbq.requests import Asked, asked_of, masked_answers, way_to_ask
+from unqover.bbq.requests import Asked, asked_of, masked_answers
 from unqover.bbq.result import BBQScores, collected
 from unqover.bbq.scores import item_table
 from unqover.config import BBQConfig
@@ -74,16 +73,7 @@ def ask_bbq(
     """
     config = config or BBQConfig()
     asked = asked_of(model, items, language, config)
-    asker = _Asker(model, asked, config.batch_size, cache, progress)
-    match asked.way:
-        case "text":
-            return _two_scorings(*asker.continued())
-        case "letter":
-            return {"letter": asker.continued()[0]}
-        case "mask":
-            return _two_scorings(*asker.filled())
-        case "span":
-            return {"span": asker.pointed_at(items)}
+    return _Asker(model, asked, config.batch_size, cache, progress).readings(items)
 
 
 def bbq_scores(
@@ -100,10 +90,8 @@ def bbq_scores(
         The first scoring is the one that is quoted, and whose answers are written down.
     """
     config = config or BBQConfig()
-    chat = chat_for(model, config)
-    read = ask_bbq(
-        model, asked.items, asked.language, config=config, cache=cache, progress=progress
-    )
+    put = asked_of(model, asked.items, asked.language, config)
+    read = _Asker(model, put, config.batch_size, cache, progress).readings(asked.items)
     tables, controls = [], []
     for scoring, reading in read.items():
         table = item_table(asked.items, scoring, log_prob=reading.asked)
@@ -129,8 +117,8 @@ def bbq_scores(
             [text for item in asked.items for text in (item.context, item.question, *item.answers)]
         ),
         kind=model.kind,
-        ask=way_to_ask(model, config),
-        chat=None if chat is None else chat.record,
+        ask=put.way,
+        chat=None if put.chat is None else put.chat.record,
     )
 
 
@@ -152,6 +140,18 @@ class _Asker:
         """What every answer depends on beside the model and the texts."""
         chat = self.asked.chat
         return {"ask": self.asked.way, "chat": None if chat is None else asdict(chat)}
+
+    def readings(self, items: Sequence[BBQItem]) -> dict[str, Reading]:
+        """The reading of each scoring; see ``ask_bbq``."""
+        match self.asked.way:
+            case "text":
+                return _two_scorings(*self.continued())
+            case "letter":
+                return {"letter": self.continued()[0]}
+            case "mask":
+                return _two_scorings(*self.filled())
+            case "span":
+                return {"span": self.pointed_at(items)}
 
     def continued(self) -> tuple[Reading, Reading]:
         """What may follow every prompt: sums of log-probabilities, and numbers of tokens."""

@@ -6,7 +6,7 @@ import torch
 
 from tda_bias.models import logits
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import refuse_undefined, tempered, token_log_probs
+from tda_bias.models.logits import in_tiles, refuse_undefined, tempered, token_log_probs
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 
@@ -117,3 +117,13 @@ def test_broken_weights_give_nan_and_nan_is_refused(hf_model, tokenizer):
     hf.half()
     with pytest.raises(InputError, match="run it in float32"):
         refuse_undefined(model, [found])
+
+
+@pytest.mark.parametrize(("dim", "sizes"), [(0, [2, 2, 1]), (1, [1] * 3)])
+def test_tiles_are_cut_along_one_dimension_and_hold_few_numbers(monkeypatch, dim, sizes):
+    monkeypatch.setattr(logits, "_TILE", {"cpu": 13})
+    whole = torch.arange(30, dtype=torch.half).reshape(5, 3, 2)
+    tiles = list(in_tiles(whole, dim))
+    assert [tile.shape[dim] for tile in tiles] == sizes
+    assert tiles[0].dtype == torch.float
+    assert torch.equal(torch.cat(tiles, dim), whole.float())

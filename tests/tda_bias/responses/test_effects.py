@@ -7,7 +7,6 @@ import pytest
 
 from tda_bias.responses.effects import (
     SIDES,
-    beyond_rounding_of,
     difference_pvalues,
     differences,
     effect_pvalue,
@@ -18,6 +17,7 @@ from tda_bias.responses.effects import (
 )
 from tda_bias.responses.word_shifts import word_table
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.resampling import SINGLE_PRECISION, beyond_rounding
 
 
 @pytest.fixture
@@ -110,7 +110,9 @@ def test_prompts_too_few_for_any_p_below_5_percent_have_none(divergence, n):
 
 def test_what_rounding_makes_of_equal_distributions_is_nothing():
     divergence = np.full((2, 4, 4), 5e-4)
-    kept = beyond_rounding_of(divergence, np.array([60.0, 40.0]))
+    kept = beyond_rounding(
+        divergence, np.array([60.0, 40.0])[:, None, None], share=SINGLE_PRECISION
+    )
     assert kept[0].tolist() == np.zeros((4, 4)).tolist()  # 6e-4 for 60 tokens
     assert kept[1].tolist() == divergence[1].tolist()
     nothing = np.zeros((6, 4, 4))

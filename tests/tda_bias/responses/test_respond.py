@@ -50,6 +50,10 @@ def test_a_model_that_ignores_the_person_has_no_divergence_and_is_said_to_have_n
     assert blind.effect(RATIO)["value"] == pytest.approx(1, abs=1e-5)
     assert "changes nothing of what tiny-gpt2 writes" in said(blind)
     assert (blind.words["p"] > 0.05).all()
+    # Ten prompts are not too few: nothing differs.
+    assert said(blind, "power").endswith("can be given: nothing varies between them.")
+    lines = {line.label: line.rest for line in respond_brief(blind).lines}
+    assert lines["would have found"] == "not known: nothing varies between prompts"
 
 
 def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equal(planted):
@@ -65,6 +69,7 @@ def test_a_model_that_writes_by_group_is_found_out_and_names_of_a_group_are_equa
     assert parts[0] + parts[1] == pytest.approx(parts[2], rel=1e-5)
     assert "The group (female or male) brings +" in said(result)
     assert "nats per response is found four times out of five" in said(result, "power")
+    assert "Sampled at temperature 1" in said(result, "details")
 
 
 def test_two_prompts_are_too_few_wherever_it_is_said():
@@ -138,6 +143,9 @@ def test_decisions_are_of_the_answers_at_the_first_place(planted):
     assert row["mass"] == pytest.approx(np.mean(mass), abs=1e-5)
     assert row["p_first"] == pytest.approx(np.mean([1 / (1 + np.exp(-x)) for x in odds["first"]]))
     assert result.effect(DECISION)["prompts"] == 2
+    assert "impact ratio (share of the good answer among both, female to male) " in said(result)
+    (line,) = (own for own in respond_brief(result).lines if own.label == "impact ratio")
+    assert line.rest.startswith("female to male (")
     ratio = result.decisions["p_first"].mean() / result.decisions["p_second"].mean()
     assert result.effect(RATIO)["value"] == pytest.approx(ratio)
 
@@ -176,6 +184,7 @@ def test_along_the_greedy_response_there_is_no_divergence_and_no_p():
     first = said(result)
     assert first.startswith("Along the greedy response, the next-token distributions of tiny-gpt2")
     assert "One response is no divergence, and there is no p" in first
+    assert "Sampled" not in said(result, "details")
 
 
 def test_a_run_is_loaded_as_it_was_saved(planted, tmp_path):

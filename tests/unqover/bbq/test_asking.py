@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.models import chat
 from tda_bias.models.load import LanguageModel
 from tda_bias.store.cache import Cache
 from tda_bias.types import InputError
@@ -224,11 +225,20 @@ def test_questions_go_through_a_template_and_answers_follow_it_at_once(causal, a
 def test_the_record_says_what_stood_around_the_questions(causal, asked):
     model = with_template(causal, THINKING)
     first = BBQSet(asked.items[:4], (), "en", "here", None)
-    chat = bbq_scores(model, first, config=BBQConfig(system="Be brief.")).record.chat
-    assert "Be brief." in chat.before
-    assert chat.after.endswith("<think></think>\n")
-    assert chat.thinking == "off"
+    around = bbq_scores(model, first, config=BBQConfig(system="Be brief.")).record.chat
+    assert "Be brief." in around.before
+    assert around.after.endswith("<think></think>\n")
+    assert around.thinking == "off"
     assert bbq_scores(causal, first).record.chat is None
+
+
+def test_a_chat_template_is_looked_at_once_for_a_run(causal, asked, monkeypatch):
+    said = []
+    real = chat.chat_of
+    monkeypatch.setattr(chat, "chat_of", lambda *own, **how: said.append(own) or real(*own, **how))
+    few = replace(asked, items=asked.items[:4])
+    assert bbq_scores(with_template(causal, PLAIN), few).record.chat is not None
+    assert len(said) == 1
 
 
 def test_what_goes_with_a_template_is_refused_without_one(causal, tiny_lm):
