@@ -37,7 +37,7 @@ def _option_for_argument(error: Any) -> str:
     if any(option.param_type_name == "argument" for option in options):
         return ""
     flags = {option.name: option.opts[0] for option in options}
-    likely = dict.fromkeys([str(context.info_name), *_MEANT])
+    likely = sorted(_MEANT, key=lambda name: name != context.info_name)
     lacking = [name for name in likely if name in flags and not context.params.get(name)]
     return f"; options have names: {flags[lacking[0]]} {found[1]}" if lacking else ""
 

@@ -185,7 +185,7 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     asked = ["bbq", "-m", model, "--data", str(data), "--limit", "8", "--quiet"]
     assert run([*asked, "--out", str(tmp_path / "bbq")]) == 0
     command = [*ablating(heads, tmp_path / "of_run"), "--outcome", "bbq"]
-    assert run([*command, "--bbq", str(tmp_path / "bbq")]) == 0
+    assert run([*command, "--bbq", str(tmp_path / "bbq"), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
         "changes the bias in ambiguous questions of BBQ from", "BBQ: s_AMB",

@@ -1,5 +1,6 @@
 """Workers that several tests share, what ends one of them, and what commands leave."""
 
+import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -19,12 +20,14 @@ class Workers:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Not `silence_logs`, which reaches the handlers by which pytest captures what others log.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         self.cluster = LocalCluster(
             n_workers=2,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
-            silence_logs=50,
+            silence_logs=0,
             env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", _ENDED: str(folder)},
         )
         self.scheduler_address: str = self.cluster.scheduler_address
