@@ -179,9 +179,11 @@ def _found(one: Outcome, remain: Container[int]) -> str:
 
 def unsaid(outcomes: Sequence[Outcome]) -> list[str]:
     """What no outcome of the page can say: two sentences."""
+    # What is written is measured where an outcome says so, which then is no measure of bias.
+    written = "" if any(not one.is_bias for one in outcomes) else "generated text, "
     first = (
-        "Nothing here is about generated text, harm in use, other targets or other languages, and "
-        "no effect found is not the absence of bias."
+        f"Nothing here is about {written}harm in use, other targets or other languages, and no "
+        "effect found is not the absence of bias."
     )
     if any(one.question == "heads" for one in outcomes):
         return [

@@ -257,3 +257,10 @@ def test_every_value_of_an_outcome_can_be_written_as_json():
 
     values = plain(replace(CLEAR, p=np.float64("nan"), found=None).as_values())
     assert values["p"] is None
+
+
+def test_a_page_that_measures_what_is_written_does_not_say_that_it_does_not():
+    said = Outcome("says", "Gender", "", p=0.01, clusters=9)
+    written = Outcome("says", "Responses", "", p=0.01, clusters=9, is_bias=False)
+    assert "generated text" in unsaid([said])[0]
+    assert "generated text" not in unsaid([said, written])[0]
