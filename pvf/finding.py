@@ -51,9 +51,9 @@ def needed_prejudice(report: RiskReport) -> float:
     return float(null["R_p"] * np.sqrt(high / low))
 
 
-def _power(report: RiskReport, null: float) -> str:
+def power_line(report: RiskReport) -> str:
     """The same as a sentence."""
-    needed = needed_prejudice(report)
+    needed, null = needed_prejudice(report), report.summary.iloc[-1]["R_p"]
     if not np.isfinite(needed):
         return "Not known: an interval needs five templates, five words, and a risk above 0."
     return (
@@ -111,7 +111,7 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
             *mass_warning(report.preferences),
         ],
-        power=[_power(report, null["R_p"])],
+        power=[power_line(report)],
         details=[*_details(n), *_distributions(report.distributions)],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pvf.finding import LEAST_MASS, risk_finding
+from pvf.finding import LEAST_MASS, power_line
 from pvf.report import RiskReport
 from pvf.risk import prejudice_pvalue
 from tda_bias.show.text import counted
@@ -51,7 +51,7 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
                 f"{report.words}, {counted(used, 'template')}",
                 f"{null:.3f} without prejudice",
             ],
-            power=" ".join(risk_finding(report).power),
+            power=power_line(report),
             items=report.by_x,
         )
     ]

@@ -26,13 +26,19 @@ def unqover_finding(report: Report) -> Finding:
             f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
             f"{n['mu_equal_tokens']:.3f}.",
         ],
-        power=[
-            f"mu must be above {first['mu_needed']:.3f} for p < .05 (the sign of a pair's "
-            "templates flipped together)."
-            if first["mu_needed"] == first["mu_needed"]
-            else f"With {report.config.n_flips} sign flips no p can be below .05."
-        ],
+        power=[power_line(report)],
         details=_details(report),
+    )
+
+
+def power_line(report: Report) -> str:
+    """The mu that would have been found, as a sentence."""
+    needed = report.summary.iloc[0]["mu_needed"]
+    if needed != needed:
+        return f"With {report.config.n_flips} sign flips no p can be below .05."
+    return (
+        f"mu must be above {needed:.3f} for p < .05 (the sign of a pair's templates flipped "
+        "together)."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tda_bias.show.verdict import Outcome, balance_effect
-from unqover.finding import unqover_finding
+from unqover.finding import power_line
 from unqover.report import Report, order_explains
 
 _CATEGORY = {"gender": "gender", "ethnicity": "race", "religion": "religion"}
@@ -42,7 +42,7 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
                 f"{chance:.3f} by chance",
                 f"named first gets {n['first_mentioned_mean']:.0%}",
             ],
-            power=" ".join(unqover_finding(report).power),
+            power=power_line(report),
             items=report.groups,
         )
     ]

@@ -35,18 +35,6 @@ def heads_finding(
     twins, by placebo; see ``placebo_contrast``.
     """
     c = result.controls_record(category)
-    if c.twins is None:
-        power = "Not known without twins."
-    elif c.negative_share is not None:
-        power = "Not known for distances that are of no vectors."
-    elif c.twins.smallest_share < 1:
-        power = (
-            f"A head whose contexts share {c.twins.smallest_share:.0%} of the difference that is "
-            "left with twins survives the location test four times out of five; for the "
-            "dispersion test no such number is known."
-        )
-    else:
-        power = "The location test has too few contexts to find a head reliably."
     return Finding(
         result=_result_lines(result, c),
         control=[
@@ -54,9 +42,24 @@ def heads_finding(
             *_placebo_lines(placebos or {}),
             *_untrained_lines(result, c, untrained),
         ],
-        power=[power],
+        power=[power_line(c)],
         details=[*_detail_lines(c), *_smoothing_lines(result.record.smoothing)],
     )
+
+
+def power_line(c: ControlsRecord) -> str:
+    """The smallest effect that the location test would have found, as a sentence."""
+    if c.twins is None:
+        return "Not known without twins."
+    if c.negative_share is not None:
+        return "Not known for distances that are of no vectors."
+    if c.twins.smallest_share < 1:
+        return (
+            f"A head whose contexts share {c.twins.smallest_share:.0%} of the difference that is "
+            "left with twins survives the location test four times out of five; for the "
+            "dispersion test no such number is known."
+        )
+    return "The location test has too few contexts to find a head reliably."
 
 
 # The values of a head that are combined over births and deaths, by the ends of their columns.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tda_bias.heads.finding import heads_finding
+from tda_bias.heads.finding import power_line
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
 
@@ -39,7 +39,7 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         bars=bars,
         lines=lines,
         limits=limits,
-        power=" ".join(heads_finding(result, category).power),
+        power=power_line(c),
         grid=_grid(result, category, found),
         items=_items(result, category),
     )

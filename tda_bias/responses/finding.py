@@ -22,7 +22,7 @@ def respond_finding(result: Responses) -> Finding:
     return Finding(
         result=[*_effect(result), *_decisions(result), *_words(result)],
         control=list(_controls(result)),
-        power=[_power(result)],
+        power=[power_line(result)],
         details=list(_details(result)),
     )
 
@@ -139,7 +139,8 @@ def people_said(result: Responses) -> tuple[str, str]:
     return str(len(used)), f"{of}, each in {used.max()} at most"
 
 
-def _power(result: Responses) -> str:
+def power_line(result: Responses) -> str:
+    """The response effect that would have been found, as a sentence."""
     row, record = row_of(result, HEADLINE), result.record
     prompts = counted(record.prompts, "prompt")
     if math.isnan(row["smallest"]):

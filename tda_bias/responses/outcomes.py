@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tda_bias.responses.finding import respond_finding
+from tda_bias.responses.finding import power_line
 from tda_bias.responses.result import HEADLINE, Responses
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import Bar, Outcome
@@ -48,7 +48,7 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
                 *([f"would find {row['smallest']:.2f} nats"] if row["smallest"] > 0 else []),
             ],
-            power=" ".join(respond_finding(result).power),
+            power=power_line(result),
             items=result.prompts,
         )
     ]

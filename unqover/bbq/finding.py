@@ -27,7 +27,7 @@ def bbq_finding(result: BBQScores) -> Finding:
             *not_scored(result),
         ],
         control=list(_controls(result)),
-        power=[_power(result)],
+        power=[power_line(result)],
         details=list(_details(result)),
     )
 
@@ -162,7 +162,8 @@ def _controls(result: BBQScores) -> Iterator[str]:
         )
 
 
-def _power(result: BBQScores) -> str:
+def power_line(result: BBQScores) -> str:
+    """The s_AMB that would have been found, as a sentence."""
     row = result.value("s_AMB", "ambiguous")
     if math.isnan(row["smallest"]):
         return f"With {counted(row['templates'], 'template')} no smallest effect can be given."

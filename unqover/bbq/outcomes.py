@@ -12,7 +12,7 @@ from tda_bias.show.text import counted
 from tda_bias.show.verdict import LEVEL, Control, Outcome, balance_effect
 from tda_bias.stats.sign_flips import smallest_flip_p
 from unqover.bbq.controls import MENTION, position_followed
-from unqover.bbq.finding import bbq_finding
+from unqover.bbq.finding import power_line
 from unqover.bbq.result import BBQScores, finds_what_text_says
 
 _CATEGORY = {"Gender_identity": "gender", "Race_ethnicity": "race", "Religion": "religion"}
@@ -48,7 +48,7 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
             or smallest_flip_p(int(row["templates"])) >= LEVEL,
             category=_CATEGORY.get(one, one.casefold()),
             lines=lines,
-            power=" ".join(bbq_finding(result).power),
+            power=power_line(result),
             items=_items(result),
         )
     ]
