@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from pvf.finding import LEAST_MASS, power_line
 from pvf.report import RiskReport
@@ -20,41 +21,35 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
     measured, null = report.summary.iloc[0], float(report.summary.iloc[-1]["R_p"])
     value, low, high = (measured[f"R_p{end}"] for end in ("", "_low_both", "_high_both"))
     attribute = str(report.preferences.record.words.y.name)
-    if report.reference is None:
-        effect, below, above = (balance_effect(one, null) for one in (value, low, high))
-    else:  # against a reference of one's own nothing bounds it
-        effect = below = above = math.nan
     used = int((report.risk.context_weights > 0).sum())
-    return [
-        Outcome(
-            question="says",
-            name=f"{attribute.capitalize()} of the next word",
-            about="prejudice R_p: how far the next word leans to one class whatever the template, "
+    found = Outcome(
+        question="says",
+        name=f"{attribute.capitalize()} of the next word",
+        about="prejudice R_p: how far the next word leans to one class whatever the template, "
+        f"{null:.3f} without prejudice",
+        value=value,
+        low=low,
+        high=high,
+        neutral=null,
+        p=_upwards(value, null, prejudice_pvalue(report.risk, null)),
+        signed=False,
+        clusters=min(used, len(report.of_weight)),
+        cluster="template" if used <= len(report.of_weight) else "word",
+        confounded=("capability",) if _is_beside_the_point(report) else (),
+        category=_CATEGORY.get(attribute, ""),
+        bars=Bar.of(
+            "prejudice", measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan
+        ),
+        lines=[
+            f"{report.words}, {counted(used, 'template')}",
             f"{null:.3f} without prejudice",
-            value=value,
-            low=low,
-            high=high,
-            neutral=null,
-            p=_upwards(value, null, prejudice_pvalue(report.risk, null)),
-            signed=False,
-            clusters=min(used, len(report.of_weight)),
-            cluster="template" if used <= len(report.of_weight) else "word",
-            effect=effect,
-            effect_low=below,
-            effect_high=above,
-            confounded=("capability",) if _is_beside_the_point(report) else (),
-            category=_CATEGORY.get(attribute, ""),
-            bars=Bar.of(
-                "prejudice", measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan
-            ),
-            lines=[
-                f"{report.words}, {counted(used, 'template')}",
-                f"{null:.3f} without prejudice",
-            ],
-            power=power_line(report),
-            items=report.by_x,
-        )
-    ]
+        ],
+        power=power_line(report),
+        items=report.by_x,
+    )
+    if report.reference is None:  # nothing bounds it against one of the user's own
+        found = found.standardised(partial(balance_effect, neutral=null))
+    return [found]
 
 
 def _upwards(value: float, null: float, p: float) -> float:

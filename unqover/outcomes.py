@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from tda_bias.show.verdict import Outcome, balance_effect
 from unqover.finding import power_line
@@ -15,9 +16,6 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
     """How far one of two people is preferred, beside chance."""
     row, n = report.summary.iloc[0], report.controls
     chance, name = float(row["mu_chance"]), report.answers.record.design.name
-    effect, low, high = (
-        balance_effect(float(row[column]), chance) for column in ("mu", "mu_low", "mu_high")
-    )
     return [
         Outcome(
             question="says",
@@ -31,9 +29,6 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
             p=float(row["mu_p"]),
             clusters=len(report.answers.subjects),
             cluster="subject",
-            effect=effect,
-            effect_low=low,
-            effect_high=high,
             signed=False,
             impossible=math.isnan(row["mu_needed"]),
             confounded=("order",) if order_explains(report) else (),
@@ -44,5 +39,5 @@ def unqover_outcomes(report: Report) -> list[Outcome]:
             ],
             power=power_line(report),
             items=report.groups,
-        )
+        ).standardised(partial(balance_effect, neutral=chance))
     ]

@@ -11,10 +11,8 @@ import pandas as pd
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
 from tda_bias.show.text import counted, interval_text, number_text
-from tda_bias.show.verdict import LEVEL, Outcome
+from tda_bias.show.verdict import LEVEL, Outcome, per_spread
 from tda_bias.stats.sign_flips import smallest_flip_p
-
-_ENDS = ("change", "low", "high")
 
 
 def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
@@ -28,7 +26,6 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
     own = comparison.items[comparison.items["outcome"] == row["outcome"]]
     change = own[after_names(own)].mean(axis=1) - own["before"]
     spread = change.std(ddof=1) if len(change) > 1 else math.nan
-    effects = {name: row[name] / spread if spread > 0 else math.nan for name in _ENDS}
     said = " to ".join(number_text(row[name]) for name in ("before", "after"))
     neutral = "" if math.isnan(row["neutral"]) else f", {row['neutral']:g} is neutral"
     return Outcome(
@@ -44,13 +41,10 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
         clusters=int(row["clusters"]),
         impossible=smallest_flip_p(int(row["clusters"]), comparison.record.n_flips) >= LEVEL,
         cluster="cluster",
-        effect=effects["change"],
-        effect_low=effects["low"],
-        effect_high=effects["high"],
         lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
         power=_ruled_out(row),
         items=_items(own, change),
-    )
+    ).standardised(per_spread(spread))
 
 
 def _ruled_out(row: Mapping[Any, Any]) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 from tda_bias.responses.finding import power_line
+from tda_bias.responses.persons import CATEGORIES
 from tda_bias.responses.result import HEADLINE, Responses
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Bar, Outcome
-
-# People that are grouped otherwise than by one of these belong to no category.
-_CATEGORIES = ("gender", "race", "age")
+from tda_bias.show.verdict import Bar, Outcome, per_spread
 
 
 def respond_outcomes(result: Responses) -> list[Outcome]:
@@ -18,10 +16,6 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
     row, record = result.effect(HEADLINE), result.record
     if record.greedy or row is None:
         return []
-    spread = result.prompts["effect"].std(ddof=1)
-    effect, low, high = (
-        row[name] / spread if spread > 0 else math.nan for name in ("value", "low", "high")
-    )
     asked = str(record.settings.get("category", ""))
     twins, placebos = row["twins"], row["placebos"]
     return [
@@ -37,12 +31,9 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             p=row["p"],
             clusters=int(row["prompts"]),
             cluster="prompt",
-            effect=effect,
-            effect_low=low,
-            effect_high=high,
             signed=False,
             is_bias=False,
-            category=asked if asked in _CATEGORIES else "",
+            category=asked if asked in CATEGORIES else "",
             bars=Bar.of("any name", placebos / twins if twins > 0 else math.nan),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
@@ -50,5 +41,5 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             ],
             power=power_line(result),
             items=result.prompts,
-        )
+        ).standardised(per_spread(result.prompts["effect"].std(ddof=1)))
     ]

@@ -19,6 +19,7 @@ from tda_bias.show.verdict import (
     Example,
     Outcome,
     Side,
+    per_spread,
     power_said,
     share_effect,
 )
@@ -52,7 +53,6 @@ def stereoset_outcomes(result: StereoSetScores) -> list[Outcome]:
 
 def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
     own = result.items[result.items["category"] == row["category"]]
-    spread = own["beta_sum"].std(ddof=1)
     value, low, high = row["beta"], row["beta_low_targets"], row["beta_high_targets"]
     return Outcome(
         question="says",
@@ -66,16 +66,13 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         p=row["p_targets"],
         clusters=int(row["targets"]),
         impossible=smallest_flip_p(int(row["targets"])) >= LEVEL,
-        effect=value / spread,
-        effect_low=low / spread,
-        effect_high=high / spread,
         category=str(row["category"]),
         bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
         lines=[f"{counted(row['items'], 'item')} with a twin"],
         power=power_said(row["smallest"], "nats"),
         example=_typical(result, own, value),
         items=_items_with_twins(own),
-    )
+    ).standardised(per_spread(own["beta_sum"].std(ddof=1)))
 
 
 def _items_with_twins(own: pd.DataFrame) -> pd.DataFrame:
@@ -151,14 +148,17 @@ def _score_outcome(own: pd.DataFrame, row: Mapping[Any, Any], name: str) -> Outc
         confounded=by_length(share, won["longer"].to_numpy(), won["group"].to_numpy()),
         lines=["without twins: wording is in it", f"language-model score {row['lms']:.0f}"],
         items=_items_with_twins(own),
-    )
+    ).standardised(_effect_of_per_cent)
+
+
+def _effect_of_per_cent(value: float) -> float:
+    return share_effect(value / 100)
 
 
 def _of_share(
     mean: ClusterMean, said: tuple[float, float, float], cluster: str = "target"
 ) -> dict[str, Any]:
     """What an outcome says of a share, which is given in per cent with its limits."""
-    effect, low, high = (share_effect(value / 100) for value in said)
     return {
         "value": said[0],
         "low": said[1],
@@ -168,9 +168,6 @@ def _of_share(
         "p": mean.share_pvalue(),
         "clusters": mean.clusters,
         "cluster": cluster,
-        "effect": effect,
-        "effect_low": low,
-        "effect_high": high,
         "power": _power_of_share(mean),
     }
 
@@ -269,5 +266,5 @@ def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
                     "longer": table["longer"].map({1.0: "first", 0.0: "", -1.0: "second"}),
                 }
             ).reset_index(drop=True),
-        )
+        ).standardised(_effect_of_per_cent)
     ]

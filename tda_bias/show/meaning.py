@@ -39,7 +39,7 @@ def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield of_one(name, [one for one in kept if (one.model or model) == name], remain)
     if change:
         yield _of_change(change, remain)
-    confounded = [one for one in says if one.verdict.startswith("confounded")]
+    confounded = [one for one in says if one.is_explained]
     if confounded:
         yield _of_confounded(confounded)
     if heads:
@@ -76,7 +76,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
-    kept = [one for one in outcomes if not one.verdict.startswith("confounded")]
+    kept = [one for one in outcomes if not one.is_explained]
     clear = [one for one in kept if id(one) in remain]
     alone = [one for one in kept if one.is_clear and id(one) not in remain]
     parts = [

@@ -7,8 +7,8 @@ and what confounds it. Each package says what its results come to in ``outcomes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -148,6 +148,11 @@ class Outcome:
     grid: HeadGrid | None = field(default=None, compare=False, repr=False)
     items: pd.DataFrame | None = field(default=None, compare=False, repr=False)
 
+    def standardised(self, by: Callable[[float], float]) -> Outcome:
+        """The same with the effect of the value and of its limits, each as ``by`` gives it."""
+        effect, low, high = map(by, (self.value, self.low, self.high))
+        return replace(self, effect=effect, effect_low=low, effect_high=high)
+
     # -- the rule --
 
     @property
@@ -170,9 +175,14 @@ class Outcome:
         return "large" if away >= _LARGE else "medium" if away >= _MEDIUM else "small"
 
     @property
+    def is_explained(self) -> bool:
+        """Tell whether something can be said, and it is explained by what is no bias."""
+        return bool(self.confounded) and self.word != "cannot say"
+
+    @property
     def verdict(self) -> str:
         """The words: how large and how sure, or what explains it in the place of bias."""
-        if self.confounded and self.word != "cannot say":
+        if self.is_explained:
             return f"confounded: {', '.join(self.confounded)}"
         return self.word if self.size is None else f"{self.size}, {self.word}"
 
@@ -234,13 +244,16 @@ def told(one: Outcome) -> Told:
     Returns:
         ``above`` and ``below`` are clear, by the side of ``neutral`` on which the value is.
     """
-    if one.word == "cannot say":
-        return "cannot say"
-    if one.confounded:
+    if one.is_explained:
         return "confounded"
-    if one.word != "clear":
-        return "uncertain"
-    return "above" if one.value > one.neutral else "below"
+    if one.word == "clear":
+        return "above" if one.value > one.neutral else "below"
+    return "cannot say" if one.word == "cannot say" else "uncertain"
+
+
+def per_spread(spread: float) -> Callable[[float], float]:
+    """What gives a value in standard deviations of its items; NaN where these do not vary."""
+    return lambda value: value / spread if spread > 0 else math.nan
 
 
 def share_effect(share: float, neutral: float = 0.5) -> float:

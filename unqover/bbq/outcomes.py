@@ -27,7 +27,6 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
     lines = [f"{counted(row['items'], 'ambiguous item')}, {result.record.language}"]
     if not math.isnan(accuracy):
         lines.append(f"right where the text says: {accuracy:.0%}")
-    effect, low, high = (balance_effect(row[name]) for name in ("value", "low", "high"))
     return [
         Outcome(
             question="says",
@@ -40,9 +39,6 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
             p=row["p"],
             clusters=int(row["templates"]),
             cluster="template",
-            effect=effect,
-            effect_low=low,
-            effect_high=high,
             confounded=_confounded(result),
             impossible=finds_what_text_says(result) is None
             or smallest_flip_p(int(row["templates"])) >= LEVEL,
@@ -50,7 +46,7 @@ def bbq_outcomes(result: BBQScores) -> list[Outcome]:
             lines=lines,
             power=power_line(result),
             items=_items(result),
-        )
+        ).standardised(balance_effect)
     ]
 
 
@@ -70,7 +66,7 @@ def _by_mention(result: BBQScores) -> bool:
     rows = own[(own["control"] == MENTION) & (own["part"] == "chosen")].to_dict("records")
     first: Mapping[Any, Any] = rows[0]
     bias = result.value("s_DIS", "ambiguous")["value"]
-    return bool(first["p"] < 0.05 and abs(2 * first["value"] - 1) > abs(bias))
+    return bool(first["p"] < LEVEL and abs(2 * first["value"] - 1) > abs(bias))
 
 
 def _items(result: BBQScores) -> pd.DataFrame:
