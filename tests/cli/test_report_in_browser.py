@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
 
@@ -46,6 +47,17 @@ def unfold(page) -> None:
     """Open everything that is folded."""
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.wait_for_timeout(100)
+
+
+@contextmanager
+def sorting(page):
+    """Wait for the table that is sorted inside."""
+    page.evaluate(
+        """() => { window.sorted = new Promise(done => {
+             document.addEventListener("sort-end", () => done(true), { once: true }); }); }"""
+    )
+    yield
+    assert page.evaluate("window.sorted")
 
 
 @pytest.fixture
@@ -175,11 +187,11 @@ def test_a_table_is_sorted_by_a_click_or_enter_and_comes_as_csv(watched):
     details = page.locator("#tables details.table").first
     layers = lambda: [int(t) for t in details.locator("tbody td:nth-child(2)").all_inner_texts()]  # noqa: E731
     heading = details.locator("th >> nth=1")
-    heading.click()
-    page.wait_for_timeout(50)
+    with sorting(page):
+        heading.click()
     assert layers() == sorted(layers(), reverse=True)
-    heading.press("Enter")
-    page.wait_for_timeout(50)
+    with sorting(page):
+        heading.press("Enter")
     assert layers() == sorted(layers())
     with page.expect_download() as waiting:
         details.locator("button.download").click()
