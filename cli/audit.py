@@ -173,7 +173,7 @@ def _settings(planned: _Planned, folder: Path, settings: AuditSettings) -> Any:
 
 
 def _less(spec: Spec) -> str:
-    """What --quick leaves out of a command."""
+    """The texts of a command that ``--quick`` skips, in words."""
     less = spec.audited.less if spec.audited is not None else ""
     return f"{spec.name}: {less}" if less else ""
 

@@ -47,7 +47,7 @@ _FORMER = {("pairs", "--set"): "--pairs"}
 
 
 def _option_now(error: Any) -> str:
-    """What to type for an option that has another name now; empty for every other mistake."""
+    """The message for an option that was renamed, with its new name; empty for other mistakes."""
     command, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
     now = _FORMER.get((str(getattr(command, "info_name", "")), str(option)))
     return f"No such option: {option}; it is {now} now" if now else ""

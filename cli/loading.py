@@ -87,12 +87,12 @@ def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedM
 
 
 def placement(settings: DeviceOption) -> dict[str, Any]:
-    """Where a model is to be, and the type of its weights, as functions that load one take it."""
+    """Device, device map and type of weights, as keyword arguments of the loaders."""
     return settings.model_dump(include={"device", "dtype", "device_map"})
 
 
 def loaded(load: Callable[..., M], name: str, **how: Any) -> M:
-    """What a function loads by the name of a model, also on a worker of a cluster."""
+    """Load a model by name, here or on a worker of a cluster."""
     reach_hub_for(name)
 
     from transformers.utils import logging
@@ -112,20 +112,17 @@ class Models:
     ) -> LanguageModel:
         """``language_model``, unless it is loaded already."""
         load = partial(language_model, name, settings, console, **options)
-        loaded: LanguageModel = self._once((name, *sorted(options.items())), load)
-        return loaded
+        return self._once((name, *sorted(options.items())), load)
 
     def hooked_model(self, name: str, settings: DeviceOption, console: Console) -> LoadedModel:
         """``hooked_model``, unless it is loaded already."""
-        loaded: LoadedModel = self._once(
-            (name, "hooked"), partial(hooked_model, name, settings, console)
-        )
-        return loaded
+        return self._once((name, "hooked"), partial(hooked_model, name, settings, console))
 
-    def _once(self, key: Any, load: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, load: Callable[[], M]) -> M:
         if key not in self._loaded:
             self._loaded[key] = load()
-        return self._loaded[key]
+        model: M = self._loaded[key]
+        return model
 
 
 @contextmanager

@@ -176,7 +176,7 @@ def masked_answers(
 
 @dataclass(frozen=True)
 class AnswerTrees:
-    """Trees of tokens that give the answers of items with their texts, for whoever runs them.
+    """Token trees whose readings are the answers of items with their texts.
 
     Attributes:
         trees: Of tokens, as a ``Scorer`` runs them.

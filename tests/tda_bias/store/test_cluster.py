@@ -1,4 +1,4 @@
-"""Workers of a cluster: each part once, whoever is lost, and only this process saves."""
+"""Workers of a cluster: each part once, also if a worker is lost; only this process saves."""
 
 import os
 import time
