@@ -252,8 +252,7 @@ def _ablator(settings: AblateSettings, asked: Asked, work: Work) -> Ablator:
     refuse_other_weights(model, record)
     twins = texts.twins if settings.curve or "beta" in settings.outcome else None
     told = told_apart(model.token_ids, texts.items, twins)
-    read = [text for triple in told.triples for text in triple.texts()]
-    for remark in told.remarks + model.special_remarks(read):
+    for remark in told.remarks + model.special_remarks(told.texts):
         say(settings.console, remark)
     return Ablator(
         model,
@@ -298,7 +297,7 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
 
 
 def _outcomes(settings: AblateSettings, asked: Asked, model: LanguageModel) -> Iterator[Outcome]:
-    """What is measured beside triples."""
+    """Outcomes other than those of triples: risks of words, bias in BBQ."""
     from tda_bias.ablation.bbq_outcome import BBQBias
     from tda_bias.ablation.word_outcome import WordRisk, WordsAsked
 

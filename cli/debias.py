@@ -126,8 +126,7 @@ class Asked:
     def told_apart(self, model: LanguageModel, console: Console) -> Asked:
         """The same without triples and twins that the model's tokenizer writes alike."""
         told = told_apart(model.token_ids, self.triples, self.twins)
-        read = [text for triple in told.triples for text in triple.texts()]
-        for remark in told.remarks + model.special_remarks(read):
+        for remark in told.remarks + model.special_remarks(told.texts):
             say(console, remark)
         twins = told.twins
         if self.twins is None:

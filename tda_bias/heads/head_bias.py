@@ -132,8 +132,7 @@ def head_bias(
         ]
     record = HeadsRecord(
         model=hooked_model_record(model, weights=weights),
-        remarks=told.remarks
-        + model.special_remarks([text for triple in triples for text in triple.texts()]),
+        remarks=told.remarks + model.special_remarks(told.texts),
         config=config,
         texts=texts_record(groups, left_out),
         twins=twins.record() if twins else None,

@@ -254,8 +254,7 @@ def stereoset_scores(
         record=StereoSetRecord(
             model=model_record(model, weights=model.weight_hash()),
             kind=model.kind,
-            remarks=told.remarks
-            + model.special_remarks([text for triple in triples for text in triple.texts()]),
+            remarks=told.remarks + model.special_remarks(told.texts),
             texts=ScoredTextsRecord(triples=len(triples), hash=texts_hash(ids)),
             twins=None if twins is None else twins.only(triples).record(),
             placebos={name: own.only(triples).record() for name, own in placebos.items()},

@@ -27,6 +27,11 @@ class ToldApart:
     twins: Twins | None
     remarks: tuple[str, ...]
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the triples."""
+        return [text for triple in self.triples for text in triple.texts()]
+
 
 def told_apart(
     tokenize: Tokenize,
