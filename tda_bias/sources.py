@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from tda_bias.show.text import is_visible
 from tda_bias.store.files import each_key_once, json_objects, read_text
 from tda_bias.store.hashes import text_hash
+from tda_bias.store.record import PACKAGED
 from tda_bias.types import ROLES, InputError
 
-PACKAGED = "packaged"
 HUB = "hub"
 STEREOSET = "McGill-NLP/stereoset"
 # StereoSet's halves: sentences that go on from a context, and sentences that differ in a blank.

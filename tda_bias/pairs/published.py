@@ -28,7 +28,6 @@ from tda_bias.script import words
 from tda_bias.show.text import left_out
 from tda_bias.sources import (
     HUB,
-    PACKAGED,
     commit_of,
     hash_of,
     hub_split,
@@ -39,6 +38,7 @@ from tda_bias.sources import (
     visible_text,
 )
 from tda_bias.store.files import json_objects, read_content, rows_of
+from tda_bias.store.record import PACKAGED
 from tda_bias.types import InputError
 
 Data = str | Path | None

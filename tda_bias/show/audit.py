@@ -12,10 +12,8 @@ import yaml
 from tda_bias.show.page import Audit, asset, rendered
 from tda_bias.show.text import Finding
 from tda_bias.show.verdict import Outcome
-from tda_bias.store.record import RunRecord
+from tda_bias.store.record import PACKAGED, RunRecord
 
-# What a set that ships is read from.
-PACKAGED = "packaged"
 _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
 
 

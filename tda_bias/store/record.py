@@ -20,6 +20,8 @@ Version = Literal[3]
 (VERSION,) = get_args(Version)
 # Whether a chat model is asked to think before it answers.
 Thinking = Literal["off", "on"]
+# The source of texts that ship.
+PACKAGED = "packaged"
 V = TypeVar("V")
 _PACKAGES = "datasets numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 
