@@ -9,7 +9,7 @@ from pvf.finding import leaning, mass_warning, needed_prejudice
 from pvf.outcomes import pvf_outcomes
 from pvf.report import RiskReport
 from tda_bias.show.brief import Brief, Line
-from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
+from tda_bias.show.text import about_run, counted, data_remarks, interval_text
 from tda_bias.show.verdict import told
 
 
@@ -39,7 +39,7 @@ def risk_brief(report: RiskReport) -> Brief:
         ],
         remarks=[
             *mass_warning(report.preferences),
-            *without_starter(data_remarks(record)),
+            *data_remarks(record, starter=False),
         ],
     )
 

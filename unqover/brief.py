@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tda_bias.show.brief import Brief, Line
-from tda_bias.show.text import about_run, counted, data_remarks, p_text, without_starter
+from tda_bias.show.text import about_run, counted, data_remarks, p_text
 from tda_bias.show.verdict import Told, told
 from unqover.finding import surviving_gammas
 from unqover.outcomes import unqover_outcomes
@@ -49,5 +49,5 @@ def unqover_brief(report: Report) -> Brief:
             Line("mentioned first", f"{n['first_mentioned_mean']:.3f}", "of the two's probability"),
             power,
         ],
-        remarks=without_starter(data_remarks(record)),
+        remarks=data_remarks(record, starter=False),
     )

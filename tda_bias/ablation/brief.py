@@ -23,7 +23,6 @@ from tda_bias.show.text import (
     number_text,
     p_text,
     rounded_lines,
-    without_starter,
 )
 from tda_bias.show.verdict import LEVEL
 
@@ -58,7 +57,7 @@ def ablation_brief(study: AblationStudy) -> Brief:
             *_rankings(study, main[0]),
             Line("smallest p", f"{smallest:.3f}", f"with {counted(record.n_random, 'random set')}"),
         ],
-        remarks=[*remarks, *accuracy_of_bbq(study), *without_starter(data_remarks(record))],
+        remarks=[*remarks, *accuracy_of_bbq(study), *data_remarks(record, starter=False)],
     )
 
 
@@ -109,5 +108,5 @@ def curve_brief(curve: PruneCurve) -> Brief:
         about=about_run(record, str(record.category), counted(n_random, "random order")),
         said=said,
         lines=lines,
-        remarks=[*rounded_lines(record.precision), *without_starter(data_remarks(record))],
+        remarks=[*rounded_lines(record.precision), *data_remarks(record, starter=False)],
     )

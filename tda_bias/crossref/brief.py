@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.finding import largest_rho, surviving, surviving_heads
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
-from tda_bias.crossref.head_finding import doubts
+from tda_bias.crossref.head_finding import NOISY, doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.brief import Brief, Line
@@ -18,7 +18,6 @@ from tda_bias.show.text import (
     data_remarks,
     number_text,
     p_text,
-    without_starter,
 )
 from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import power
@@ -27,7 +26,6 @@ _FOLLOWED: dict[Way, str] = {
     "twins": "the target effect",
     "raw": "the preference, or only its wording,",
 }
-_NOISY = "No head of the run survives correction: its first heads are those with noisy values."
 
 
 def target_brief(result: CrossReference) -> Brief:
@@ -55,7 +53,7 @@ def target_brief(result: CrossReference) -> Brief:
         about=about_run(record, "over targets", counted(n, "target")),
         said=said,
         lines=lines,
-        remarks=[*remarks, *without_starter(data_remarks(record))],
+        remarks=[*remarks, *data_remarks(record, starter=False)],
     )
 
 
@@ -99,7 +97,7 @@ def item_brief(result: ItemCrossReference) -> Brief:
         remarks=[
             *_without_twins(kept),
             *([f"{items} not in the other run."] if left else []),
-            *without_starter(data_remarks(record)),
+            *data_remarks(record, starter=False),
         ],
     )
 
@@ -173,7 +171,7 @@ def head_brief(result: HeadCrossReference) -> Brief:
         ],
         remarks=[
             *doubts(every),
-            *([] if record.survivors else [_NOISY]),
-            *without_starter(data_remarks(record)),
+            *([] if record.survivors else [NOISY]),
+            *data_remarks(record, starter=False),
         ],
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -16,11 +14,12 @@ from tda_bias.crossref.head_crossref import (
 )
 from tda_bias.heads.finding import TESTS, value_name
 from tda_bias.show.table import head_name
-from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.show.text import Finding, counted, listed, number_text, p_text
 from tda_bias.show.verdict import LEVEL
 
 # Estimates that agree less with ablation, in order or in sign, are doubted.
 _FAIR, _SAME_SIGN = 0.5, 0.8
+NOISY = "No head of the run survives correction: its first heads are those with noisy values."
 # What an effect is compared by, in words.
 ASPECTS = {"size": "the size of the effect", "fall": "the fall of the risk on ablation"}
 
@@ -74,12 +73,12 @@ def _verdict(result: HeadCrossReference) -> str:
     others = "than others of their layers do"
     parts = [
         *(
-            [f"carry {_listed(list(carried['risk']))}: it falls on their ablation"]
+            [f"carry {listed(list(carried['risk']))}: it falls on their ablation"]
             if len(carried)
             else []
         ),
-        *([f"change {_listed(list(larger['risk']))} more {others}"] if len(larger) else []),
-        *([f"change {_listed(list(smaller['risk']))} less {others}"] if len(smaller) else []),
+        *([f"change {listed(list(larger['risk']))} more {others}"] if len(larger) else []),
+        *([f"change {listed(list(smaller['risk']))} less {others}"] if len(smaller) else []),
     ]
     verdict = ", and ".join(parts) or (
         f"are not found to carry R, R_p or R_v, nor to change them more {others}"
@@ -128,9 +127,7 @@ def _controls(result: HeadCrossReference) -> list[str]:
         f"{_span(primary(result)['by_layers'])}.",
     ]
     if not record.survivors:
-        control.append(
-            "No head of the run survives correction: its first heads are those with noisy values."
-        )
+        control.append(NOISY)
     return control
 
 
@@ -141,7 +138,7 @@ def doubts(every: pd.DataFrame) -> list[str]:
     if not poor:
         return []
     return [
-        f"Estimates of {_listed(poor)} say little of ablation (Spearman below {_FAIR:.1f}, or more "
+        f"Estimates of {listed(poor)} say little of ablation (Spearman below {_FAIR:.1f}, or more "
         f"than {1 - _SAME_SIGN:.0%} of signs differ): correlations with them are with slopes, not "
         "with what a head carries."
     ]
@@ -160,8 +157,3 @@ def _span(values: pd.Series[float]) -> str:
     """The smallest and the largest of a few values."""
     low, high = float(np.min(values)), float(np.max(values))
     return number_text(low) if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last

@@ -7,7 +7,7 @@ from tda_bias.debias.protocol import RANDOM
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import failing_guards, quantity_of
 from tda_bias.show.brief import Brief, Line
-from tda_bias.show.text import about_run, counted, data_remarks, interval_text, without_starter
+from tda_bias.show.text import about_run, counted, data_remarks, interval_text
 
 
 def debias_brief(run: DebiasRun) -> Brief:
@@ -42,5 +42,5 @@ def debias_brief(run: DebiasRun) -> Brief:
         about=about_run(record, record.category, f"{heads} by {record.recommended}"),
         said=f"{left[:1].upper()}{left[1:]} {helped}.",
         lines=lines,
-        remarks=[*remarks, *without_starter(data_remarks(record))],
+        remarks=[*remarks, *data_remarks(record, starter=False)],
     )

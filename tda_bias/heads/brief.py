@@ -9,7 +9,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import Column, TableSpec, head_name
-from tda_bias.show.text import number_text, p_text, without_starter
+from tda_bias.show.text import number_text, p_text
 
 _COLUMNS = [
     Column("head", head_name, left=True),
@@ -33,7 +33,7 @@ def heads_brief(
     shown: list[TableSpec | str] = []
     # What is about the whole run stands after its last category.
     last = category == result.categories[-1]
-    remarks = without_starter(run_remarks(result)) if last else []
+    remarks = run_remarks(result, starter=False) if last else []
     if found.empty:
         first = " ".join(
             head_name(row) for row in result.top(top, category=category).to_dict("records")

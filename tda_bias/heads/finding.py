@@ -258,8 +258,8 @@ def _named(survivors: pd.DataFrame) -> str:
     return f"{', '.join(named)}{more}"
 
 
-def run_remarks(result: HeadBias) -> list[str]:
-    """Warnings that belong to the whole run."""
+def run_remarks(result: HeadBias, *, starter: bool = True) -> list[str]:
+    """Warnings that belong to the whole run; ``starter`` as of ``data_remarks``."""
     lines = []
     if result.record.config.pvalue == "paper":
         lines.append(
@@ -271,7 +271,7 @@ def run_remarks(result: HeadBias) -> list[str]:
             "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
             "(NaN, with this reason in heads.csv); ranks, tests and location need none."
         )
-    lines += data_remarks(result.record)
+    lines += data_remarks(result.record, starter=starter)
     checks = [group.row_sums for group in result.record.groups]
     failed = sorted({layer for check in checks for layer in check.failed})
     if failed:

@@ -37,6 +37,7 @@ from tda_bias.heads.tables import (
 )
 from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
+from tda_bias.show.verdict import LEVEL
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
 
 NULLS = "nulls.npz"
-_LEVEL = 0.05
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
 
@@ -254,7 +254,7 @@ class HeadBias(LazyResult):
     def said(self, category: str | None = None) -> str:
         """What was found of a category, in one sentence."""
         c = self.controls_record(category)
-        if c.smallest_p is not None and c.smallest_p >= _LEVEL:
+        if c.smallest_p is not None and c.smallest_p >= LEVEL:
             return f"Too few texts to find anything: no p below {c.smallest_p:.2g} is possible."
         found = len(self.found(category))
         if not found:
@@ -274,7 +274,7 @@ class HeadBias(LazyResult):
         ):
             return survivors
         by_location = self.survivors(category=category, by="location")
-        return by_location[by_location["p_max"] < _LEVEL]
+        return by_location[by_location["p_max"] < LEVEL]
 
     def controls_record(self, category: str | None = None) -> ControlsRecord:
         """Controls of a category's ranking, as the record has them."""

@@ -12,7 +12,6 @@ from tda_bias.show.text import (
     counted,
     data_remarks,
     number_text,
-    without_starter,
 )
 from tda_bias.stats.correlation import power
 
@@ -71,5 +70,5 @@ def published_brief(result: PublishedAgreement) -> Brief:
             Line("mean Spearman", number_text(table["spearman"].mean())),
             Line("would have found", f"{power(heads)['power_80']:.2f}", "over all heads"),
         ],
-        remarks=[*_of_another(result), *without_starter(data_remarks(record))],
+        remarks=[*_of_another(result), *data_remarks(record, starter=False)],
     )

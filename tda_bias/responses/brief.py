@@ -21,7 +21,6 @@ from tda_bias.show.text import (
     data_remarks,
     interval_text,
     number_text,
-    without_starter,
 )
 from tda_bias.show.verdict import told
 
@@ -38,7 +37,7 @@ def respond_brief(result: Responses) -> Brief:
         remarks=[
             "A difference is not a harm: the group matters, whether for the better or not.",
             *hardly_said(result),
-            *without_starter(data_remarks(record)),
+            *data_remarks(record, starter=False),
         ],
     )
 

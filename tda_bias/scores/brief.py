@@ -24,9 +24,9 @@ from tda_bias.show.text import (
     counted,
     data_remarks,
     interval_text,
+    listed,
     number_text,
     p_text,
-    without_starter,
 )
 from tda_bias.show.verdict import Outcome, Told, told
 
@@ -74,7 +74,7 @@ def stereoset_brief(result: StereoSetScores) -> Brief:
         lines=[*lines, *_length_lines(result.length_split, "ss", "the stereotype")],
         remarks=[
             *([] if result.has_twins else [_NO_TWINS]),
-            *without_starter(data_remarks(result.record)),
+            *data_remarks(result.record, starter=False),
         ],
     )
 
@@ -95,14 +95,9 @@ def _said(outcomes: Sequence[Outcome], sentences: Mapping[Told, str]) -> str:
 
 def _sentence(said: Mapping[str, Sequence[str]]) -> str:
     """Categories with what is said of them: ``Gender and race: this; religion: that``."""
-    parts = [f"{_listed(names)}: {what}" for what, names in said.items() if names]
+    parts = [f"{listed(names)}: {what}" for what, names in said.items() if names]
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _twin_lines(result: StereoSetScores, rows: Sequence[Row]) -> Iterator[Line]:
@@ -217,7 +212,7 @@ def sentences_brief(run: SentenceScores) -> Brief:
             ),
             _would_find(table, rows[0]),
         ],
-        remarks=[_NO_TWINS, *without_starter(data_remarks(run.record))],
+        remarks=[_NO_TWINS, *data_remarks(run.record, starter=False)],
     )
 
 
@@ -249,7 +244,7 @@ def pairs_brief(result: PairSetScores) -> Brief:
                 if record.set in CROWS
                 else []
             ),
-            *without_starter(data_remarks(record)),
+            *data_remarks(record, starter=False),
         ],
     )
 

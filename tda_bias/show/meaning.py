@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, listed
 from tda_bias.show.verdict import QUESTIONS, Control, Outcome, survivors
 
 # Why a confounded outcome is no measure of bias.
@@ -46,7 +46,7 @@ def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _of_heads(heads, remain)
     wordings = [one for one in says if one.bars and one.bars[0].label == "wording"]
     if wordings:
-        shares = _listed([f"{one.bars[0].share:.0%} ({one.name})" for one in wordings])
+        shares = listed([f"{one.bars[0].share:.0%} ({one.name})" for one in wordings])
         yield (
             f"Of how preferences differ between texts {shares} is shared with the same texts about "
             "another target: wording, not bias."
@@ -63,34 +63,23 @@ def _of_model(one: Outcome, begin: str) -> str:
     return f"{_bare(one, begin)} of {one.model}" if one.model else _bare(one, begin)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names with commas and ``and``.
-
-    Examples:
-        >>> _listed(["a"]), _listed(["a", "b", "c"])
-        ('a', 'a, b and c')
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
     kept = [one for one in outcomes if not one.is_explained]
     clear = [one for one in kept if id(one) in remain]
     alone = [one for one in kept if one.is_clear and id(one) not in remain]
     parts = [
-        f"{size} in {_listed([_with_side(one) for one in some])}"
+        f"{size} in {listed([_with_side(one) for one in some])}"
         for size in ("large", "medium", "small", None)
         if (some := [one for one in clear if one.size == size])
     ]
     rest = []
     if alone:
-        names = _listed([_with_side(one) for one in alone])
+        names = listed([_with_side(one) for one in alone])
         rest.append(f"clear alone, not after correction, in {names}")
     for word, said in (("uncertain", "uncertain in"), ("cannot say", "not to be told in")):
         if some := [one for one in kept if one.word == word]:
-            rest.append(f"{said} {_listed([_bare(one) for one in some])}")
+            rest.append(f"{said} {listed([_bare(one) for one in some])}")
     if parts:
         begin = f"A bias of {model} is clear, and {'; '.join(parts)}"
     else:
@@ -120,7 +109,7 @@ def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int])
         ],
     }
     parts = [
-        what.format(_listed([_bare(one, "Responses: ") for one in some]))
+        what.format(listed([_bare(one, "Responses: ") for one in some]))
         for what, some in said.items()
         if some
     ]
@@ -131,7 +120,7 @@ def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """What is changed, what only if tested alone, and how much is left."""
     alone = [one for one in outcomes if one.is_clear and id(one) not in remain]
     parts = [
-        f"{begin} {_listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
+        f"{begin} {listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
         for begin, some in (
             ("clearly changed:", [one for one in outcomes if id(one) in remain]),
             ("changed if tested alone, not after correction:", alone),
@@ -150,7 +139,7 @@ def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
 def _of_confounded(outcomes: Sequence[Outcome]) -> str:
     reasons = dict.fromkeys(control for one in outcomes for control in one.confounded)
     parts = [
-        f"{_listed([one.name for one in outcomes if control in one.confounded])}: {_WHY[control]}"
+        f"{listed([one.name for one in outcomes if control in one.confounded])}: {_WHY[control]}"
         for control in reasons
     ]
     return f"No measure of bias here: {'; '.join(parts)}."
@@ -164,8 +153,8 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
         ("cannot say", "there are too few texts to find a head for {} ({})"),
     ):
         if some := [one for one in outcomes if one.word == word]:
-            subjects = _listed([_of_model(one, "Heads: ") for one in some])
-            parts.append(begin.format(subjects, _listed([_found(one, remain) for one in some])))
+            subjects = listed([_of_model(one, "Heads: ") for one in some])
+            parts.append(begin.format(subjects, listed([_found(one, remain) for one in some])))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 

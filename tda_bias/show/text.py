@@ -194,24 +194,34 @@ def _labelled(label: str, rows: Sequence[str]) -> list[str]:
     return [f"{label:{_LABEL}}{row}" for label, row in zip(labels, rows, strict=False)]
 
 
-def data_remarks(record: RunRecord) -> list[str]:
-    """Remarks on every number of a run: on how its texts were read, and on where they come from."""
+def listed(names: Sequence[str]) -> str:
+    """Names with commas and ``and``.
+
+    Examples:
+        >>> listed(["a"]), listed(["a", "b", "c"])
+        ('a', 'a, b and c')
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def data_remarks(record: RunRecord, *, starter: bool = True) -> list[str]:
+    """Remarks on every number of a run: on how its texts were read, and on where they come from.
+
+    Without ``starter`` the one on the starter texts is left out, where the first line has said that
+    they demonstrate.
+    """
     data = record.data
     if data is None:
         return [*record.remarks]
-    starter = [STARTER_CAUTION] if data.source == "starter" else []
-    return [*record.remarks, *data.remarks, *starter]
+    caution = [STARTER_CAUTION] if starter and data.source == "starter" else []
+    return [*record.remarks, *data.remarks, *caution]
 
 
 def about_run(record: RunRecord, *more: str) -> list[str]:
     """The first line of a run: its model, what ``more`` says, and whether it only demonstrates."""
     starter = record.data is not None and record.data.source == "starter"
     return [short_name(record.model.name), *more, *(["demonstration only"] if starter else [])]
-
-
-def without_starter(remarks: Sequence[str]) -> list[str]:
-    """Remarks but for that on the starter texts: the first line says that they demonstrate."""
-    return [remark for remark in remarks if remark != STARTER_CAUTION]
 
 
 def rounded_lines(precision: str) -> list[str]:

@@ -11,7 +11,6 @@ from tda_bias.show.text import (
     counted,
     data_remarks,
     number_text,
-    without_starter,
 )
 from tda_bias.show.verdict import Told, told
 from unqover.bbq.controls import ALONE, MENTION, position_followed
@@ -40,7 +39,7 @@ def bbq_brief(result: BBQScores) -> Brief:
         about=about_run(record, f"BBQ {about} ({record.language})", read),
         said=_said(result),
         lines=list(_lines(result)),
-        remarks=[*not_scored(result), *without_starter(data_remarks(record))],
+        remarks=[*not_scored(result), *data_remarks(record, starter=False)],
     )
 
 
