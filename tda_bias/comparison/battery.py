@@ -350,6 +350,7 @@ def bbq_measure(asked: BBQSet) -> Measure:
             "items": [f"{item.category} {item.id}" for item in asked.items],
         },
         items=items,
+        texts=[text for item in asked.items for text in item.texts],
     )
 
 

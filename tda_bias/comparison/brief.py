@@ -20,7 +20,14 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison, not_measured_lines
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.brief import Brief, Line
-from tda_bias.show.text import counted, interval_text, number_text, p_text, short_names
+from tda_bias.show.text import (
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+    short_names,
+)
 from tda_bias.show.verdict import LEVEL
 
 
@@ -38,7 +45,7 @@ def comparison_brief(comparison: ModelComparison) -> Brief:
         about=_about(record.model.name, after_name(record)),
         said=f"{said}.",
         lines=[_changed(row) for row in primary],
-        remarks=[*not_kept, *not_measured_lines(record.not_measured)],
+        remarks=[*not_kept, *not_measured_lines(record.not_measured), *data_remarks(record)],
     )
 
 

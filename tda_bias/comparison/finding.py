@@ -20,7 +20,14 @@ from tda_bias.comparison.outcomes import comparison_outcomes
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.scores.stereoset import SCORINGS
 from tda_bias.show.table import Row
-from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
+from tda_bias.show.text import (
+    Finding,
+    counted,
+    data_remarks,
+    interval_text,
+    number_text,
+    p_text,
+)
 from tda_bias.show.verdict import LEVEL
 
 _PER = {"sum": "by sums", "mean": "per token"}
@@ -39,6 +46,7 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
         control=[
             *not_kept,
             *not_measured_lines(record.not_measured),
+            *data_remarks(record),
         ],
         power=[
             f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "

@@ -84,6 +84,7 @@ def triple_measure(
             "twins": None if twins is None else twins.only(triples).hash(),
         },
         items=items,
+        texts=[text for triple in triples for text in triple.texts()],
     )
 
 
@@ -121,6 +122,7 @@ def sentence_measure(sentences: Sequence[SentenceTriple], source: Mapping[str, A
             "twins": text_hash(texts),
         },
         items=items,
+        texts=[text for sentence in sentences for text in sentence.texts()],
     )
 
 
@@ -219,6 +221,7 @@ def pair_measure(pairs: PairSet) -> Measure:
             "hash": text_hash(repr(texts)),
         },
         items=items,
+        texts=[text for pair in pairs.pairs for text in pair.texts()],
     )
 
 
@@ -315,7 +318,7 @@ def _window_measure(
 
     about: dict[str, Any] = {"source": text.source, "revision": text.revision}
     about |= {"width": width, "sample": sample, "seed": seed}
-    return Measure(name, [outcome], about, items, of_both)
+    return Measure(name, [outcome], about, items, of_both, texts=[text.text])
 
 
 def _window_rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.DataFrame:

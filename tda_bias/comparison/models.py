@@ -178,6 +178,7 @@ def compare_models(
                 for measure in used
             },
             not_measured=tuple(lacking),
+            remarks=_special(first, second, used),
             **draws,
         ),
     )
@@ -198,6 +199,13 @@ class _Side:
     @classmethod
     def of(cls, name: str, model: LanguageModel) -> _Side:
         return cls(name, model, model.weight_hash(), model.tokenizer_hash())
+
+
+def _special(first: _Side, second: _Side, used: Sequence[Measure]) -> tuple[str, ...]:
+    """Remarks on special tokens in the texts; both models' where their tokenizers differ."""
+    texts = [text for measure in used for text in measure.texts]
+    remarks = first.model.special_remarks(texts) + second.model.special_remarks(texts)
+    return tuple(dict.fromkeys(remarks))
 
 
 def _refuse_pair(before: _Side, after: _Side) -> None:

@@ -64,6 +64,7 @@ class Measure:
     # Of a model, `batch_size` and `progress`: rows of every outcome, from `item_rows`.
     items: Callable[..., pd.DataFrame]
     of_both: bool = False  # asked of both models at once, before and after, as a distance is
+    texts: Sequence[str] = ()  # what is read of texts that are not ours: may hold special tokens
 
 
 def item_rows(

@@ -19,6 +19,7 @@ class MadeUp:
     guard: Guard | None = None
     cluster: int = 2
     of_both = False
+    texts: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
     @property

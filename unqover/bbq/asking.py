@@ -113,9 +113,7 @@ def bbq_scores(
         controls,
         config,
         model=model_record(model, weights=model.weight_hash()),
-        remarks=model.special_remarks(
-            [text for item in asked.items for text in (item.context, item.question, *item.answers)]
-        ),
+        remarks=model.special_remarks([text for item in asked.items for text in item.texts]),
         kind=model.kind,
         ask=put.way,
         chat=None if put.chat is None else put.chat.record,

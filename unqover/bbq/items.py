@@ -56,6 +56,11 @@ class BBQItem:
     source: str = ""
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """What is read: context, question and the three answers."""
+        return self.context, self.question, *self.answers
+
+    @property
     def bystander(self) -> int:
         """Place of the other person."""
         return 3 - self.unknown - self.target

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tda_bias import InputError
+from tda_bias.comparison.brief import comparison_brief
 from tda_bias.comparison.finding import comparison_finding
 from tda_bias.comparison.measures import (
     divergence_measure,
@@ -112,6 +113,17 @@ def test_a_replicate_with_known_weights_is_refused(two):
     for replicate, message in ((two[0], "before and before have the same"), (again, "again and a")):
         with pytest.raises(InputError, match=message):
             compare_models(*two, [measure], replicates=[lambda m=replicate: m])
+
+
+def test_special_tokens_in_the_texts_are_said_once(two):
+    measure = MadeUp(changed())
+    assert compare_models(*two, [measure], **FEW).record.remarks == ()
+    mask = two[0].tokenizer.all_special_tokens[0]
+    measure.texts = [f"The nurse said {mask} she was calm.", "The nurse was calm."]
+    (remark,) = (found := compare_models(*two, [measure], **FEW)).record.remarks
+    assert remark.startswith(f"1 text holds special tokens of the tokenizer ({mask})")
+    assert remark in comparison_brief(found).remarks
+    assert remark in comparison_finding(found).control
 
 
 # -- definition ------------------------------------------------------------------------------------
