@@ -42,6 +42,7 @@ COMMANDS = (
     f"crossref {RUNS}/all {RUNS}/pvf-targets",
     f"crossref {RUNS}/all {RUNS}/pvf-pronouns --by heads --category gender --limit 12 --top 8",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
+    "respond --model smollm2-135m --category gender --quick",
     "debias --model smollm2-135m --category gender --data starter --n-random 3 --epochs 3 "
     f"--controls all --out {RUNS}/debias-gender",
 )
@@ -68,6 +69,7 @@ FOLDERS = (
     f"{RUNS}/unqover-gender_race",
     CURVE,
     BBQ,
+    f"{RUNS}/respond-gender",
     f"{RUNS}/debias-gender",
     "runs/edited/compare",
     "runs/edited/compare-heads",

@@ -46,6 +46,7 @@ from tda_bias.plots.illustrations import (
     plot_step_function,
     plot_swap,
 )
+from tda_bias.plots.responses import FIGURES as RESPONSES
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.show.figures import (
     BLUE,
@@ -413,4 +414,5 @@ FIGURES: tuple[Entry, ...] = (
         typed="compare",
         option=" RUN RUN",
     ),
+    *RESPONSES,
 )  # fmt: skip

@@ -152,7 +152,7 @@ def drawn(runs):
 def test_all_figures_are_drawn(drawn):
     of_other_runs = {
         "agreement", "crossref", "crossref_heads", "twins_items", "compare", "compare_heads",
-        "debias_frontier", "prune_curve", "bbq_scores", "pvf_reference",
+        "debias_frontier", "prune_curve", "bbq_scores", "pvf_reference", "responses",
     }  # fmt: skip
     kinds = {name.split("-")[0] for name in drawn}
     assert kinds == {entry.name for entry in catalogue()} - of_other_runs

@@ -1,12 +1,18 @@
 """Responses on the page of ``report``: closed, escaped, and shaded by what the group moves."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tda_bias.config import RespondConfig
 from tda_bias.plots.response_texts import response_texts
+from tda_bias.plots.responses import FIGURES, responses_figure
 from tda_bias.responses.respond import respond
+from tda_bias.responses.result import Responses
+from tda_bias.show.figures import drawings
 from tda_bias.show.shaded import Piece, ShadedText, texts_html
 from tda_bias.store.run import open_run
 from tests.support.responses import some_people, some_prompts, writing_model
@@ -40,3 +46,24 @@ def test_a_text_is_escaped_and_keeps_its_pieces_in_order():
         '<p class="response">&lt;b&gt;<mark class="m2" title="a &#34;hint&#34;"> one\n</mark> two'
         "</p>" in html
     )
+
+
+def test_the_figure_has_every_kind_with_its_interval_and_the_words_of_each_group(run):
+    result = run.load(Responses.load)
+    (one,) = drawings([run], FIGURES)
+    effects, _ = one.figure.axes
+    labels = [label.get_text() for label in effects.get_yticklabels()]
+    assert labels[0] == "all (4)"
+    assert len(labels) == result.prompts["kind"].nunique() + 1
+    dots = [line for line in effects.lines if line.get_marker() == "o" and len(line.get_xdata())]
+    drawn = [float(line.get_xdata()[0]) for line in dots]
+    of_headline = result.effects[result.effects["measure"] == "without echo"]
+    assert drawn == pytest.approx(list(of_headline["value"]))
+    ratios = [*np.linspace(0.9, 0.1, 9), *np.linspace(-0.1, -0.3, 3)]
+    made_up = pd.DataFrame({"word": list("abcdefghijkl"), "log_ratio": ratios, "q": 0.01})
+    many = replace(result, words=made_up.assign(echo=False))
+    shown = [text.get_text() for text in responses_figure(many).axes[1].texts]
+    assert shown == list("abcdefg") + list("jkl")
+    none = replace(result, words=result.words.assign(q=1.0))
+    (said,) = responses_figure(none).axes[1].texts
+    assert said.get_text() == "no word has q < .05"
