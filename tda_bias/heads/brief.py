@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tda_bias.heads.finding import PlaceboContrast, run_remarks, untrained_controls
+from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import Column, TableSpec, head_name
 from tda_bias.show.text import number_text, p_text

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.summaries import kind_of
-from tda_bias.heads.tables import ControlsRecord
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import spearman_over_items

@@ -12,18 +12,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tda_bias.heads.group_statistic import (
+from tda_bias.heads.contrast import (
     Contrast,
-    GroupLayout,
-    GroupStatistic,
     VersionProducts,
-    Versions,
     contrast,
     negative_share,
+    version_products,
+)
+from tda_bias.heads.group_statistic import (
+    GroupLayout,
+    GroupStatistic,
+    Versions,
     ratio,
     relative_difference,
     statistic_from_gram,
-    version_products,
 )
 from tda_bias.heads.summaries import source_hash
 from tda_bias.stats.correlation import spearman

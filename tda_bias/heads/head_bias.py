@@ -26,10 +26,11 @@ from tda_bias.heads.group_result import (
 )
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.patterns import PatternReader, RowCheck
+from tda_bias.heads.ranking_controls import controls
 from tda_bias.heads.result import NULLS, HeadBias, HeadsRecord
 from tda_bias.heads.smoothing import smoothing_record, statistics_of
 from tda_bias.heads.summaries import kind_of, refuse_unfit_texts, sampler_of
-from tda_bias.heads.tables import controls, tables
+from tda_bias.heads.tables import tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.stats.seeds import generator

@@ -18,8 +18,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.contrast import DifferenceRows
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import DifferenceRows, ratio
+from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.resampled import (
     BLOCK,
     VersionDraws,

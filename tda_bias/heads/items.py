@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from tda_bias.heads.contrast import contrast_matrix
 from tda_bias.heads.group_result import GroupResult, part_of
-from tda_bias.heads.group_statistic import contrast_matrix, ratio
+from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import ContextTexts, tokenize
 from tda_bias.store.cache import Counter

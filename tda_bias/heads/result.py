@@ -27,14 +27,9 @@ from tda_bias.heads.items import (
 )
 from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.ranking import Ranking
+from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.smoothing import SmoothingRecord
-from tda_bias.heads.tables import (
-    PUBLISHED,
-    ControlsRecord,
-    MapColumns,
-    are_named,
-    map_columns,
-)
+from tda_bias.heads.tables import PUBLISHED, MapColumns, are_named, map_columns
 from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
 from tda_bias.show.verdict import LEVEL

@@ -1,4 +1,4 @@
-"""Group results to tidy tables: tests of every head, combined values, hot spots; and controls."""
+"""Group results to tidy tables: tests of every head, combined values, hot spots."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy import optimize, stats
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
-from tda_bias.heads.group_statistic import DifferenceRows, ratio, unstable_heads
+from tda_bias.heads.group_statistic import ratio, unstable_heads
 from tda_bias.heads.hot_spots import (
     HotSpots,
     LocationMap,
@@ -31,10 +30,8 @@ from tda_bias.heads.resampled import (
     two_sided,
     version_draws,
 )
-from tda_bias.stats.correlation import spearman_over_items
 from tda_bias.stats.resampling import benjamini_hochberg
 from tda_bias.stats.seeds import generator
-from tda_bias.store.record import Number, RecordPart
 from tda_bias.types import InputError, RankBy, in_order
 
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.
@@ -46,8 +43,6 @@ TESTED_TWIN = ("relative_twin", "location_twin")
 SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
 # Why a head has no number where some were named.
 NOT_NAMED = "not among the heads that were named"
-# Probability with which the smallest effect is found.
-_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -271,6 +266,19 @@ def combined_halves(result: GroupResult, name: str) -> Float[np.ndarray, "split 
     return np.asarray(np.abs(halves.mean(2)).reshape(*halves.shape[:2], -1))
 
 
+def reliability(results: Sequence[GroupResult], name: str) -> float:
+    """Split-half reliability of a map over groups; NaN where none has it or it does not vary."""
+    with_halves = [result for result in results if name in result.halves]
+    if not with_halves:
+        return float("nan")
+    maps: Float[np.ndarray, "group split half head"] = np.stack(
+        [z_over_heads(combined_halves(result, name)) for result in with_halves]
+    )
+    defined = np.isfinite(maps)
+    mean = ratio(maps.sum(0, where=defined), defined.sum(0))
+    return split_half_reliability(mean)
+
+
 # -- per category ----------------------------------------------------------------------------------
 
 
@@ -329,209 +337,3 @@ def map_columns(rank_by: RankBy, maps: pd.DataFrame) -> MapColumns:
         return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
     tested = "statistic" if rank_by == "metric" else rank_by
     return MapColumns(f"z_{rank_by}", tested, f"combined_{rank_by}")
-
-
-# -- controls of a category's ranking: chance, reliability, length, wording ------------------------
-
-
-class TestedMapRecord(RecordPart):
-    """Heads below .05 in a map, by every p, how many are expected, and how reliable the map is."""
-
-    p05: int
-    expected: float
-    p_max05: int
-    q05: int
-    reliability: Number
-
-
-class TwinsRecord(RecordPart):
-    """Differences about the target, and those of wording."""
-
-    contexts: int
-    location: TestedMapRecord
-    dispersion: TestedMapRecord
-    difference_left: Number
-    map_correlation: Number
-    smallest_share: Number
-
-
-class ControlsRecord(RecordPart):
-    """Controls of a category's ranking: chance, reliability, length."""
-
-    category: str
-    groups: int
-    triples: int
-    heads: int
-    hot_spot_map: str
-    hot_spots_p05: int
-    hot_spots_expected: float
-    hot_spots_p_max05: int
-    hot_spots_q05: int
-    smallest_testable_group: int
-    groups_too_small: int
-    group_tests: int
-    group_tests_p05: int
-    group_tests_expected: float
-    groups_p_max05: int
-    group_tests_q05: int
-    reliability: Number
-    null_map_correlation: Number
-    length_correlation_0: Number
-    length_correlation_1: Number
-    location: TestedMapRecord
-    twins: TwinsRecord | None = None
-    # Where distances need not be of vectors: the mean over heads and groups of the share of their
-    # products' eigenvalues that no vectors have.
-    negative_share: Number | None = None
-    # The smallest p that exchanges of so few texts can give; None in runs made before it was noted.
-    smallest_p: float | None = None
-
-
-def controls(
-    category: str, results: Sequence[GroupResult], tables: Tables, config: HeadBiasConfig
-) -> ControlsRecord:
-    """The controls of one category's ranking, from its groups and the tables of the run."""
-    heads, groups, maps = (
-        frame[frame["category"] == category]
-        for frame in (tables.table, tables.groups, tables.category)
-    )
-    columns = map_columns(config.rank_by, maps)
-    p = heads[f"p_{config.pvalue}"]
-    smallest = SMALLEST_TESTABLE[config.pvalue]
-    testable = p[heads["n"] >= smallest].notna().sum()
-    hot_spot = _tested_map(results, maps, columns.tested)
-    of_length = [
-        spearman_over_items(groups[f"S{dim}_mean_stable"], groups[f"length_statistic_{dim}"])
-        for dim in range(2)
-    ]
-    negative = [result.negative for result in results if result.negative is not None]
-    of_vectors = not negative
-    twins = None
-    if any(result.has_twins for result in results):
-        critical = tables.critical[category]["location_twin"]
-        twins = TwinsRecord(
-            contexts=sum(len(result.versions.twinned) for result in results),
-            location=_tested_map(results, maps, "location_twin"),
-            dispersion=_tested_map(results, maps, "relative_twin"),
-            difference_left=difference_left(results),
-            map_correlation=spearman_over_items(maps["z_location"], maps["z_location_twin"]),
-            smallest_share=smallest_share(results, maps, critical) if of_vectors else np.nan,
-        )
-    return ControlsRecord(
-        category=category,
-        groups=len(groups),
-        triples=int(groups["n"].sum()),
-        heads=len(config.heads) or len(maps),
-        hot_spot_map=columns.tested,
-        hot_spots_p05=hot_spot.p05,
-        hot_spots_expected=hot_spot.expected,
-        hot_spots_p_max05=hot_spot.p_max05,
-        hot_spots_q05=hot_spot.q05,
-        smallest_testable_group=smallest,
-        groups_too_small=int((groups["n"] < smallest).sum()),
-        group_tests=int(testable),
-        group_tests_p05=int((p < 0.05).sum()),
-        group_tests_expected=0.05 * float(testable),
-        groups_p_max05=int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
-        group_tests_q05=int((heads["q_bh"] < 0.05).sum()),
-        reliability=hot_spot.reliability,
-        null_map_correlation=spearman_over_items(
-            maps[columns.value], maps[f"z_null_{columns.tested}"]
-        ),
-        length_correlation_0=of_length[0],
-        length_correlation_1=of_length[1],
-        location=_tested_map(results, maps, "location"),
-        twins=twins,
-        negative_share=None if of_vectors else float(np.nanmean(np.stack(negative))),
-        smallest_p=smallest_p(results, config.n_permutations),
-    )
-
-
-def smallest_p(results: Sequence[GroupResult], n_permutations: int) -> float:
-    """The smallest p of a map over groups: one over all exchanges that differ, or over draws.
-
-    Exchanging all pairs of a group changes nothing that is tested, so that n pairs give 2^(n - 1);
-    of contexts with more versions any may stand for the triple.
-    """
-    sets = [
-        [len(members) for members in result.versions.members]
-        for result in results
-        if result.has_twins
-    ] or [[2] * result.statistic.n for result in results]
-    exchanges = sum(np.log2(sizes).sum() - (max(sizes) == 2) for sizes in sets)
-    return float(max(2.0**-exchanges, 1 / (1 + n_permutations)))
-
-
-def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> TestedMapRecord:
-    return TestedMapRecord(
-        p05=int((maps[f"p_{name}"] < 0.05).sum()),
-        expected=0.05 * float(maps[f"p_{name}"].notna().sum()),
-        p_max05=int((maps[f"p_max_{name}"] < 0.05).sum()),
-        q05=int((maps[f"q_{name}"] < 0.05).sum()),
-        # S has the numerator of ``relative``, whose halves are known.
-        reliability=reliability(results, "relative" if name == "statistic" else name),
-    )
-
-
-def difference_left(results: Sequence[GroupResult]) -> float:
-    """Share of the squared difference that does not go when twins are subtracted.
-
-    |triple minus twin|^2 over |triple|^2 + |twin|^2, both means over a triple's twins, then over
-    contexts, heads and dimensions: 0 where all is wording, 1 where they have nothing in common.
-    """
-    left, whole = 0.0, 0.0
-    for result in results:
-        stored = result.contrast.rows()
-        rows = DifferenceRows(stored.values.astype(float), stored.signature)
-        for members in result.versions.members:
-            triple, twins = rows.of(members[:1]), rows.of(members[1:])
-            contrast = triple.minus(twins).squares().mean(0)
-            total = triple.squares()[0] + twins.squares().mean(0)
-            scale = np.where(total > 0, total, 1.0)
-            left += float((contrast / scale).sum())
-            whole += float((total / scale).sum())
-    return left / whole if whole else float("nan")
-
-
-def smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical: float) -> float:
-    """The share in common with which the median head survives family-wise four times out of five.
-
-    The share of a context's squared difference that all contexts have in common; the rest is taken
-    as normal and independent. What the mean of n contexts has of all squares, over what it has not,
-    is then noncentral F. Its degrees of freedom follow from the spread of the map under exchange.
-    What is needed grows with the share, because exchange moves contexts that are alike more.
-
-    Returns:
-        1 where no share is enough, NaN where no head's values vary under exchange.
-    """
-    sizes = [len(result.versions.twinned) for result in results if result.has_twins]
-    n, spread = float(np.mean(sizes)), maps["sd_null_location_twin"]
-    variance = float(spread[spread > 0].median()) ** 2
-    if not np.isfinite(critical * variance):
-        return float("nan")
-    alike = 2 * (1 - 1 / n)  # variance of the statistic of a group whose contexts are all alike
-    freedom = alike / variance
-
-    def lacking(share: float) -> float:
-        varies = (1 - share**2) * variance + share**2 * alike / len(sizes)
-        needed = 1 + critical * np.sqrt(varies)
-        if needed >= n:
-            return -_POWER
-        odds, common = (n - 1) * needed / (n - needed), freedom * n * share / (1 - share)
-        return float(stats.ncf.sf(odds, freedom, freedom * (n - 1), common)) - _POWER
-
-    largest = 0.99
-    return float(optimize.brentq(lacking, 0.0, largest)) if lacking(largest) > 0 else 1.0
-
-
-def reliability(results: Sequence[GroupResult], name: str) -> float:
-    """Split-half reliability of a map over groups; NaN where none has it or it does not vary."""
-    with_halves = [result for result in results if name in result.halves]
-    if not with_halves:
-        return float("nan")
-    maps: Float[np.ndarray, "group split half head"] = np.stack(
-        [z_over_heads(combined_halves(result, name)) for result in with_halves]
-    )
-    defined = np.isfinite(maps)
-    mean = ratio(maps.sum(0, where=defined), defined.sum(0))
-    return split_half_reliability(mean)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pvf.preferences import Preferences, class_preferences
-from pvf.reading import WordTokens
+from pvf.word_tokens import WordTokens
 from tda_bias.types import InputError
 from tests.support.golden import GOLDEN
 from tests.support.preferences import made_up

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pvf.config import ScoreConfig
-from pvf.reading import score_preferences, word_tokens
+from pvf.reading import score_preferences
+from pvf.word_tokens import word_tokens
 from pvf.words import Template, WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError

@@ -27,7 +27,7 @@ def pronouns(model):
 
 def test_every_published_word_can_be_written(model):
     """And has the tokens it has behind every template, not only behind the anchor."""
-    from pvf.reading import word_tokens
+    from pvf.word_tokens import word_tokens
 
     for name, source in (("gender", "gender"), ("race", "race"), ("religion", "race")):
         listed = word_tokens(model.tokenizer, load_classes(name))

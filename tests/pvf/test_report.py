@@ -10,7 +10,6 @@ from pvf.finding import mass_warning, risk_finding
 from pvf.papers import paper_name, risk_table, unlike_the_papers, write_risk_tables
 from pvf.plots import extreme_words
 from pvf.preferences import SourceRecord
-from pvf.reading import word_tokens
 from pvf.reference import Reference, load_reference
 from pvf.report import (
     comparison,
@@ -20,6 +19,7 @@ from pvf.report import (
 )
 from pvf.risk import decompose
 from pvf.tables import risk_items
+from pvf.word_tokens import word_tokens
 from pvf.words import Template, load_classes, packaged
 from tda_bias.crossref.crossref import WordScores
 from tda_bias.store.run import open_run, with_parts

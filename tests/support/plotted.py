@@ -5,8 +5,8 @@ import pandas as pd
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.items import ExamplePattern
+from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.result import HeadBias, HeadsRecord
-from tda_bias.heads.tables import ControlsRecord
 from tda_bias.store.record import HookedModelRecord
 
 WORDS = ("My", "sister", "is", "here", ".", "She", "can", "cook", "well")

@@ -9,7 +9,7 @@ import pytest
 
 from tda_bias.heads.brief import heads_brief
 from tda_bias.heads.finding import heads_finding
-from tda_bias.heads.tables import smallest_p
+from tda_bias.heads.ranking_controls import smallest_p
 from tda_bias.show.table import TableSpec
 
 NONE = "No head is found to treat gender differently."

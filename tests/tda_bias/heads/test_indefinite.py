@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from tda_bias.heads.group_statistic import (
-    GroupLayout,
-    contrast,
-    negative_share,
-    signed_factor,
-    statistic_from_gram,
-    version_products,
-)
+from tda_bias.heads.contrast import contrast, negative_share, signed_factor, version_products
+from tda_bias.heads.group_statistic import GroupLayout, statistic_from_gram
 from tda_bias.heads.hot_spots import location_under_exchange, location_under_flips
 from tda_bias.heads.resampled import label_flips, version_draws
 

@@ -8,13 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from tda_bias.heads.group_statistic import (
-    Contrast,
-    DifferenceRows,
-    Versions,
-    contrast,
-    version_products,
-)
+from tda_bias.heads.contrast import Contrast, DifferenceRows, contrast, version_products
+from tda_bias.heads.group_statistic import Versions
 from tda_bias.heads.hot_spots import (
     HotSpots,
     LocationMap,
@@ -23,8 +18,8 @@ from tda_bias.heads.hot_spots import (
     location_under_exchange,
     location_under_flips,
 )
+from tda_bias.heads.ranking_controls import smallest_share
 from tda_bias.heads.resampled import label_flips, max_z, two_sided, version_draws
-from tda_bias.heads.tables import smallest_share
 from tda_bias.stats.sign_flips import random_signs
 from tests.support.grams import MadeUpGroup, made_up_group
 

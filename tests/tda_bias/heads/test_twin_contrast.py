@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.heads.group_statistic import (
+from tda_bias.heads.contrast import (
     FACTOR_TOLERANCE,
-    GroupLayout,
-    Versions,
     contrast,
     contrast_matrix,
     factor,
     version_products,
 )
-from tda_bias.heads.tables import difference_left
+from tda_bias.heads.group_statistic import GroupLayout, Versions
+from tda_bias.heads.ranking_controls import difference_left
 from tests.support.grams import MadeUpGroup, made_up_group
 
 
