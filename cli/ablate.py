@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
+    from tda_bias.responses.result import Responses
     from unqover.bbq.items import BBQSet
     from unqover.config import BBQConfig
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf", "bbq")
+_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf", "bbq", "respond")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
 
 
@@ -85,7 +86,8 @@ class AblateSettings(
         min_length=1,
         description="what is measured, with commas: beta (where there are twins), log_odds, pvf "
         "(R, R_p and R_v of words), bbq (bias in BBQ's ambiguous questions; with --limit so many "
-        "items of each category)",
+        "items of each category), respond (decisions, and with --respond responses; with --limit "
+        "so many prompts)",
     )
     pvf: Path | None = Field(
         None,
@@ -97,6 +99,11 @@ class AblateSettings(
         description="with --outcome bbq: folder that `tdabias bbq` wrote, whose items are asked as "
         "there; or BBQ's own file or folder, or hub (default: what TDABIAS_BBQ names, else the "
         "hub)",
+    )
+    respond: Path | None = Field(
+        None,
+        description="with --outcome respond: folder that `tdabias respond` wrote, along whose "
+        "responses the response effect is read (default: the bundled decisions alone)",
     )
     curve: bool = Field(
         False,
@@ -130,8 +137,8 @@ class AblateSettings(
 
     @property
     def by_content(self) -> frozenset[str]:
-        """The run of words, wherever it is."""
-        return frozenset({"pvf"})
+        """The runs of words and responses, wherever they are."""
+        return frozenset({"pvf", "respond"})
 
     @model_validator(mode="after")
     def _options_of_one_form(self) -> AblateSettings:
@@ -144,6 +151,10 @@ class AblateSettings(
             raise ValueError("`pvf` is a run whose words are read with --outcome pvf; give both")
         if self.bbq is not None and "bbq" not in self.outcome:
             raise ValueError("`bbq` is where items are read with --outcome bbq; give both")
+        if self.respond is not None and "respond" not in self.outcome:
+            raise ValueError(
+                "`respond` is a run whose responses are read with --outcome respond; give both"
+            )
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
@@ -173,6 +184,7 @@ class Asked:
     texts: Texts
     words: RiskReport | None = None  # of the run of pvf that is named
     questions: tuple[BBQSet, BBQConfig] | None = None  # of BBQ, and how they are asked
+    responses: Responses | None = None  # the run of respond that is named
 
     def identity(self, settings: AblateSettings, config: BaseModel) -> dict[str, Any]:
         """The settings that must be unchanged for parts on disk to be reused."""
@@ -197,10 +209,11 @@ def asked(settings: AblateSettings) -> Asked:
     if settings.curve:
         reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     words, questions = _words(settings, heads), _questions(settings, heads)
+    responses = _responses(settings, heads)
     texts = triples_of_run(heads.record, category, settings)
     if "outcome" in settings.model_fields_set and "beta" in settings.outcome:
         refuse_without_twins(texts)
-    return Asked(heads, category, texts, words, questions)
+    return Asked(heads, category, texts, words, questions, responses)
 
 
 def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
@@ -214,6 +227,23 @@ def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
     report = load_report(settings.pvf)
     same_model(heads.record, report.preferences.record)
     return report
+
+
+def _responses(settings: AblateSettings, heads: HeadBias) -> Responses | None:
+    """The run of respond whose responses are read, where one is named."""
+    if settings.respond is None:
+        return None
+
+    from tda_bias.crossref.crossref import same_model
+    from tda_bias.responses.result import Responses
+
+    run = Responses.load(settings.respond)
+    if run.record.greedy:
+        raise InputError(
+            f"`respond` {settings.respond} was made with --greedy; effects are read along samples"
+        )
+    same_model(heads.record, run.record)
+    return run
 
 
 def _questions(settings: AblateSettings, heads: HeadBias) -> tuple[BBQSet, BBQConfig] | None:
@@ -291,15 +321,19 @@ def study(settings: AblateSettings, asked: Asked, work: Work) -> AblationStudy:
         figures=figures,
         run=str(settings.run),
         pvf=settings.pvf and str(settings.pvf),
+        respond=settings.respond and str(settings.respond),
+        prompts=asked.responses and asked.responses.record.data,
         bbq=asked.questions and asked.questions[0].record,
         **asked.about,
     )
 
 
 def _outcomes(settings: AblateSettings, asked: Asked, model: LanguageModel) -> Iterator[Outcome]:
-    """Outcomes other than those of triples: risks of words, bias in BBQ."""
+    """Outcomes other than those of triples: risks of words, bias in BBQ, responses."""
     from tda_bias.ablation.bbq_outcome import BBQBias
+    from tda_bias.ablation.respond_outcome import RespondEffect
     from tda_bias.ablation.word_outcome import WordRisk, WordsAsked
+    from tda_bias.responses.again import decisions, written_again
 
     if "pvf" in settings.outcome:
         words = WordsAsked.published() if asked.words is None else WordsAsked.of(asked.words)
@@ -307,6 +341,14 @@ def _outcomes(settings: AblateSettings, asked: Asked, model: LanguageModel) -> I
     if asked.questions is not None:
         items, config = asked.questions
         yield BBQBias(model, items, config=config)
+    if "respond" in settings.outcome:
+        run = asked.responses
+        read = (
+            decisions(model, limit=settings.limit)
+            if run is None
+            else written_again(model, run, limit=settings.limit)
+        )
+        yield RespondEffect(model, read, batch_size=settings.batch_size)
 
 
 def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:

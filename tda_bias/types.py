@@ -21,7 +21,7 @@ Ablation = Literal["mean", "zero"]
 # Of matrix products.
 Precision = Literal["float32", "bfloat16"]
 # What is measured of a model with heads ablated: of triples, risks of words, answers to questions.
-OutcomeName = Literal["beta", "log_odds", "pvf", "bbq"]
+OutcomeName = Literal["beta", "log_odds", "pvf", "bbq", "respond"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]

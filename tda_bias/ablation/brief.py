@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from tda_bias.ablation.finding import (
     EFFECTS,
-    accuracy_of_bbq,
     better_rankings,
+    limits_of_answers,
     random_orders,
     smallest_of_curve,
     what_was_read,
@@ -57,7 +57,7 @@ def ablation_brief(study: AblationStudy) -> Brief:
             *_rankings(study, main[0]),
             Line("smallest p", f"{smallest:.3f}", f"with {counted(record.n_random, 'random set')}"),
         ],
-        remarks=[*remarks, *accuracy_of_bbq(study), *data_remarks(record, starter=False)],
+        remarks=[*remarks, *limits_of_answers(study), *data_remarks(record, starter=False)],
     )
 
 

@@ -14,10 +14,13 @@ from tda_bias.show.verdict import LEVEL
 EFFECTS = {
     "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
     "R_v": "the volatility R_v", "bbq_bias": "the bias in BBQ",
+    "response_effect": "the response effect", "decision": "decisions",
 }  # fmt: skip
 _MEASURED = {
     "log_odds": ("mean log-odds", " nats"), "beta": ("target effect (beta)", " nats"),
     "R": ("risk R", ""), "bbq_bias": ("bias in ambiguous questions of BBQ", ""),
+    "response_effect": ("response effect, along responses of the unchanged model,", " nats"),
+    "decision": ("difference of decisions' log-odds", " nats"),
 }  # fmt: skip
 
 
@@ -50,7 +53,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
             "No head of this run survives correction: its top heads are heads with noisy values, "
             "and this tests what ablating such heads does."
         )
-    control += accuracy_of_bbq(study)
+    control += limits_of_answers(study)
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []
     if "beta" in study.outcomes:
@@ -71,15 +74,21 @@ def ablation_finding(study: AblationStudy) -> Finding:
     )
 
 
-def accuracy_of_bbq(study: AblationStudy) -> list[str]:
-    """What the model's answers rest on, where effects on the bias in BBQ were measured."""
-    if "bbq_bias" not in study.outcomes:
-        return []
-    return [
-        "Of BBQ's disambiguated questions the unchanged model answers a share of "
-        f"{number_text(study.record.base.get('bbq_accuracy'), 3)} right; naming either person "
-        "gets up to .5, and near that its answers to ambiguous ones say nothing."
-    ]
+def limits_of_answers(study: AblationStudy) -> list[str]:
+    """What answers rest on, where effects on the bias in BBQ or on decisions were measured."""
+    base, limits = study.record.base, []
+    if "bbq_bias" in study.outcomes:
+        limits.append(
+            "Of BBQ's disambiguated questions the unchanged model answers a share of "
+            f"{number_text(base.get('bbq_accuracy'), 3)} right; naming either person "
+            "gets up to .5, and near that its answers to ambiguous ones say nothing."
+        )
+    if "decision" in study.outcomes:
+        limits.append(
+            f"The two answers of a decision have {base['decision_mass']:.0%} of the unchanged "
+            "model's probability at the first place."
+        )
+    return limits
 
 
 def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -> str:

@@ -35,9 +35,12 @@ _OUTCOMES = {
     "bbq_bias": "BBQ: bias, ambiguous",
     "bbq_s_AMB": "BBQ: s_AMB",
     "bbq_accuracy": "BBQ: accuracy, disambiguated",
+    "response_effect": "response effect, nats",
+    "decision": "decisions: log-odds, nats",
+    "decision_mass": "decisions: mass of both answers",
 }
 # Estimates of these are compared with effects on themselves alone.
-_OWN = ("R", "R_p", "R_v", "bbq_bias")
+_OWN = ("R", "R_p", "R_v", "bbq_bias", "response_effect", "decision")
 _NAMES = {
     **{f"z_{name}": name for name in get_args(RankBy)},
     "importance": "gradient importance",

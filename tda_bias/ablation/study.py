@@ -55,12 +55,14 @@ class AblationRecord(RunRecord):
     further: dict[str, str] = Field(default_factory=dict)  # by outcome, what else was read
     pvf: str | None = None  # folder of the run whose words were read, as it was given
     bbq: DataRecord | None = None  # where the items of BBQ were read
+    respond: str | None = None  # folder of the run whose responses were read, as it was given
+    prompts: DataRecord | None = None  # where its prompts were read
     survivors: int  # heads of the map that survive correction
     base: dict[str, Number]  # summaries of the unchanged model
 
     def reads(self) -> list[SourceOfRun]:
-        """The texts, and the items of BBQ where these were read."""
-        own = [] if self.bbq is None else [self.bbq]
+        """The texts, and the items of BBQ and prompts where these were read."""
+        own = [one for one in (self.bbq, self.prompts) if one is not None]
         more = [SourceOfRun(source=one.source, revision=one.revision) for one in own]
         return [*super().reads(), *more]
 
@@ -80,7 +82,9 @@ _HEAD_COLUMNS = {
 _AGREEMENT_COLUMNS = {"ranking": str, "n_.+": int, "rho_.+": float, "p_.+": float}
 # Outcomes with effects of single heads, the most telling first; and in the order in which
 # permutations of heads are drawn for them.
-_OUTCOMES = ("beta", "log_odds", "R", "R_p", "R_v", "bbq_bias")
+_OUTCOMES = ("beta", "log_odds", "R", "R_p", "R_v", "bbq_bias", "response_effect", "decision")
+# The most telling of each kind of text but triples.
+_PRIMARY = ("R", "bbq_bias", "response_effect", "decision")
 _DRAWN = ("log_odds", "beta", *_OUTCOMES[2:])
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.
 FEWEST_RANDOM = 20
@@ -108,7 +112,7 @@ class AblationStudy(Result):
         heads: One row per head: the maps, first-order effect, the other attributions, and the
             exact effect on the log-odds where it was measured. With twins also ``effect_beta`` and
             ``exact_beta``, the effects on beta; of words ``effect_R``, ``exact_R`` and so on, of
-            BBQ ``effect_bbq_bias``.
+            BBQ ``effect_bbq_bias``, of responses ``effect_response_effect``, ``effect_decision``.
         agreement: One row per ranking: Spearman over heads with the size of the first-order and of
             the exact effect (and of those on other outcomes), with permutation p.
         record: Settings and counts.
@@ -136,15 +140,11 @@ class AblationStudy(Result):
     @property
     def primary(self) -> list[str]:
         """Of each kind of text the most telling: beta before the log-odds, R before its parts."""
-        return [
-            name
-            for place, name in enumerate(self.outcomes)
-            if place == 0 or name in ("R", "bbq_bias")
-        ]
+        return [name for place, name in enumerate(self.outcomes) if place == 0 or name in _PRIMARY]
 
     @property
     def outcomes(self) -> list[str]:
-        """What effects are on, the most telling first: beta, log_odds, R, R_p, R_v, bbq_bias."""
+        """What effects are on, the most telling first, from beta and log_odds to decisions."""
         there = {_outcome_of(name) for name in map(str, self.heads) if name.startswith("effect")}
         return [name for name in _OUTCOMES if name in there]
 
@@ -163,10 +163,10 @@ def ablation_study(
     """Remove heads and compare.
 
     What is measured are the log-odds and beta of the ablator's triples, unless ``triples`` is
-    False, and further ``outcomes`` of the same model, as ``WordRisk`` and ``BBQBias``. The first
-    heads from each end of the run's ranking are compared with as many random ones, and all top
-    heads together against random sets of the same layers. Permutations of heads test the agreement
-    of rankings.
+    False, and further ``outcomes`` of the same model, as ``WordRisk`` or ``RespondEffect``. The
+    first heads from each end of the run's ranking are compared with as many random ones, and all
+    top heads together against random sets of the same layers. Permutations of heads test the
+    agreement of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.

@@ -25,6 +25,7 @@ from tda_bias.models.language_model import (
     special_tokens_around,
 )
 from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.show.text import listed
 from tda_bias.types import InputError
 
 _T5_GAP = "<extra_id_0>"
@@ -262,8 +263,7 @@ def require_kind(model: LanguageModel, kinds: Sequence[Kind], done: str) -> None
     if model.kind not in kinds:
         names = [kind.replace("seq2seq", "sequence-to-sequence") for kind in kinds]
         raise InputError(
-            f"`model` {model.name} is a {model.kind} language model; {done} "
-            f"{', '.join(names[:-1])} and {names[-1]} ones"
+            f"`model` {model.name} is a {model.kind} language model; {done} {listed(names)} ones"
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 from pvf.report import load_report
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
+from tda_bias.responses.result import DECISION, Responses
 from tdabias_cli.main import run
 from tests.support.bbq import write_rows
 from tests.support.runs import resealed, run_heads_and_words
@@ -171,6 +172,9 @@ def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path
         ([own, "--outcome", "pvf", "--pvf", own], "is a run of `tdabias heads`, not of `tdabias"),
         ([own, "--outcome", "beta", "--twins", "none"], "`outcome` beta compares texts with their"),
         ([own, "--curve", "--outcome", "pvf"], "`outcome` goes without --curve"),
+        ([own, "--respond", own], "`respond` is a run whose responses are read with --outcome"),
+        ([own, "--outcome", "respond", "--respond", own], "is a run of `tdabias heads`, not of"),
+        ([own, "--outcome", "respond", "--respond", "no"], "no holds no finished run of"),
     ):
         assert run(["ablate", *arguments, *out]) == 2
         error = capsys.readouterr().err
@@ -282,3 +286,40 @@ def test_an_ablation_goes_on_however_its_run_is_named_and_names_no_text_that_was
     assert "Going on with" in capsys.readouterr().err
     assert run([*ablating(heads.name, out), "--category", "gender", "--seed", "1"]) == 2
     assert "seed was 0, now 1" in capsys.readouterr().err
+
+
+def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
+    heads = of_words / "heads"
+    model = json.loads((heads / "run.json").read_text())["model"]["name"]
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text(
+        "id,template,choices\na,Who is [PERSON]?,\nb,The nurse met [PERSON].,he|she\n",
+        encoding="utf-8",
+    )
+    asked = ["respond", "-m", model, "--samples", "1", "--tokens", "4", "--quiet"]
+    asked += ["--prompts", str(prompts), "--n-permutations", "99"]
+    assert run([*asked, "--out", str(tmp_path / "responses")]) == 0
+    command = [*ablating(heads, tmp_path / "of_run"), "--outcome", "respond"]
+    own = ["--respond", str(tmp_path / "responses")]
+    assert run([*command, *own, "--verbose"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in ("along responses of the unchanged model, from", "decisions' log-odds from",
+                 "8 responses of the unchanged model and 1 decision"):  # fmt: skip
+        assert text in printed
+    found = AblationStudy.load(tmp_path / "of_run")
+    assert found.outcomes == found.primary == ["response_effect", "decision"]
+    of_run = Responses.load(tmp_path / "responses")
+    assert found.record.base["decision"] == pytest.approx(
+        of_run.effect(DECISION)["value"], abs=1e-5
+    )
+    assert found.heads["effect_response_effect"].notna().all()
+    assert str(prompts) in {one.source for one in found.record.sources}
+    assert run(["show", str(tmp_path / "of_run")]) == 0
+    prompts.write_text(
+        prompts.read_text(encoding="utf-8") + "c,[PERSON] fell.,\n", encoding="utf-8"
+    )
+    assert run([*command, *own, "--overwrite"]) == 2
+    assert "have changed since a run of `tdabias respond` read them" in capsys.readouterr().err
+    assert run([*asked, "--greedy", "--out", str(tmp_path / "greedy")]) == 0
+    assert run([*command, "--respond", str(tmp_path / "greedy"), "--overwrite"]) == 2
+    assert "was made with --greedy; effects are read along samples" in capsys.readouterr().err
