@@ -36,6 +36,17 @@ STEREOSET = os.environ.get("TDABIAS_STEREOSET", "")
 # The same examples in every run; no deadline, because the first call of a library is slow.
 settings.register_profile("tdabias", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("tdabias")
+# Whole files go to workers: those that take minutes begin first, and none is left alone at the end.
+LONGEST = (
+    "test_pages.py", "test_examples.py", "test_docs.py", "test_processes.py",
+    "test_report_in_browser.py", "test_calibration.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first, each file in its order."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 @pytest.fixture(autouse=True)
