@@ -42,30 +42,30 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
     refuse_file_of_a_run(out, setting="out")
     runs = sorted(runs, key=lambda run: _PLACE.get(run.command, len(_PLACE)))
     names = Names.given(runs, settings.name)
-    sections = [_section(run, runs, names) for run in runs]
-    found = {run.folder: run_outcomes(run) for run in runs}
-    outcomes = [names.outcome(run, one) for run in runs for one in found[run.folder]]
-    caveats = [line for section in sections for line in section.caveats]
+    said = [RunSaid.of(run, names) for run in runs]
+    outcomes = ordered([names.outcome(one.run, own) for one in said for own in one.outcomes])
     text = page_html(
         _title(runs, names),
         outcomes,
-        sections,
+        [_section(one, runs, names) for one in said],
         model=" and ".join(dict.fromkeys(names.of[run.model] for run in runs)),
         date=_date(runs),
         command=command,
-        audit=audit_of([audited(run, names, found[run.folder]) for run in runs], caveats),
+        audit=audit_of(
+            [_audited(one, names) for one in said], [line for one in said for line in one.caveats]
+        ),
         tables=settings.tables,
     )
     write_text(out, text)
     size = len(text.encode())
-    verdicts = [one.line() for one in ordered(outcomes)]
+    verdicts = [one.line() for one in outcomes]
     verdicts += filter(None, [remaining_said(outcomes)])
-    said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
+    about = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]
-    values["verdicts"] = [one.as_values() for one in ordered(outcomes)]
+    values["verdicts"] = [one.as_values() for one in outcomes]
     return Output(
-        shown=[*verdicts, f"Page: {out} ({said})"],
+        shown=[*verdicts, f"Page: {out} ({about})"],
         values=values,
         rows=pd.DataFrame({"run": values["runs"], "command": [run.command for run in runs]}),
     )
@@ -171,23 +171,69 @@ def _run_title(run: Run, names: Names) -> str:
 # -- one run ---------------------------------------------------------------------------------------
 
 
-def _section(run: Run, runs: Sequence[Run], names: Names) -> Section:
+@dataclass(frozen=True)
+class RunSaid:
+    """What a run comes to, in the names of the page.
+
+    Attributes:
+        run: The run.
+        findings: As its command prints them, with what each is about.
+        remarks: What its command prints after them.
+        caveats: How its numbers must be read, whatever they are.
+        outcomes: What they come to, with the run's own names; none where it has no verdict.
+    """
+
+    run: Run
+    findings: list[tuple[str, Finding]]
+    remarks: list[str]
+    caveats: list[str]
+    outcomes: list[Outcome]
+
+    @classmethod
+    def of(cls, run: Run, names: Names) -> RunSaid:
+        """Read a run, once."""
+        parts = _printed(run)
+        findings, caveats = _findings(run, parts), _caveats(run)
+        remarks = [
+            names.said(line)
+            for line in (parts if run.command != "heads" else ())
+            if isinstance(line, str) and line not in caveats and not line.startswith("Files: ")
+        ]
+        return cls(
+            run,
+            [(about, names.finding(found)) for about, found in findings],
+            remarks,
+            [names.said(line) for line in caveats],
+            run_outcomes(run),
+        )
+
+    @property
+    def whole(self) -> list[tuple[str, Finding]]:
+        """The findings, the last with the remarks."""
+        if not (self.findings and self.remarks):
+            return self.findings
+        *first, (title, last) = self.findings
+        return [*first, (title, replace(last, details=[*last.details, *self.remarks]))]
+
+
+def _section(said: RunSaid, runs: Sequence[Run], names: Names) -> Section:
     from tda_bias.plots.run_page import page_parts
 
     from .figures import catalogue
 
+    run = said.run
     record = json.loads(run.record.model_dump_json())
     parts = page_parts(run, runs, catalogue())
-    if said := _concealed(run):
-        record = _without(record, said)
+    if concealed := _concealed(run):
+        record = _without(record, concealed)
         parts["tables"] = {
-            name: table.rename(columns=said).replace(said)
+            name: table.rename(columns=concealed).replace(concealed)
             for name, table in parts["tables"].items()
         }
     return Section(
         title=_run_title(run, names),
-        findings=_findings_and_remarks(run, names),
-        caveats=[names.said(line) for line in _caveats(run)],
+        findings=said.whole,
+        caveats=said.caveats,
         command=_again(run),
         record=json.dumps(record, indent=1, ensure_ascii=False),
         **parts,
@@ -222,22 +268,7 @@ def _caveats(run: Run) -> list[str]:
     return data_remarks(run.record)
 
 
-def _findings_and_remarks(run: Run, names: Names) -> list[tuple[str, Finding]]:
-    """The findings of a run, the last with what its command prints after them."""
-    findings = [(about, names.finding(found)) for about, found in _findings(run)]
-    known = set(_caveats(run))
-    remarks = [
-        names.said(line)
-        for line in (_printed(run) if run.command != "heads" else ())
-        if isinstance(line, str) and line not in known and not line.startswith("Files: ")
-    ]
-    if findings and remarks:
-        title, last = findings[-1]
-        findings[-1] = (title, replace(last, details=[*last.details, *remarks]))
-    return findings
-
-
-def _findings(run: Run) -> list[tuple[str, Finding]]:
+def _findings(run: Run, parts: Sequence[Any]) -> list[tuple[str, Finding]]:
     """The findings of a run, as its command prints them, with what each is about."""
     if run.command == "heads":
         from tda_bias.heads.result import HeadBias
@@ -246,7 +277,7 @@ def _findings(run: Run) -> list[tuple[str, Finding]]:
         result = run.load(HeadBias.load)
         return [(name, finding(result, run.folder, name)) for name in result.categories]
 
-    return [("", part) for part in _printed(run) if isinstance(part, Finding)]
+    return [("", part) for part in parts if isinstance(part, Finding)]
 
 
 def _printed(run: Run) -> list[Any]:
@@ -255,9 +286,9 @@ def _printed(run: Run) -> list[Any]:
     return printed(run, top=top).parts if run.command in FORMS else []
 
 
-def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
+def _audited(said: RunSaid, names: Names) -> Audited:
     """A run as an audit lists it, with the groups that the first table with groups names."""
-    whom = ""
+    run, whom = said.run, ""
     for name in (
         "groups.csv", "items.parquet", "by_subject.csv", "conditions.csv", "responses.parquet",
     ):  # fmt: skip
@@ -265,10 +296,11 @@ def audited(run: Run, names: Names, outcomes: Sequence[Outcome]) -> Audited:
             groups = sorted(set(table["group"].astype(str)) - {"all"})
             whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"
             break
-    findings = [(about, names.finding(found)) for about, found in _findings(run)]
     title = _run_title(run, names)
     models = [names.of[name] for name in (run.model, _after(run)) if name is not None]
-    return Audited(title, run.record, findings, _again(run), whom, run.id, outcomes, models)
+    return Audited(
+        title, run.record, said.findings, _again(run), whom, run.id, said.outcomes, models
+    )
 
 
 # -- how to make a run again -----------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.crossref.head_crossref import HeadCrossReference
-from tda_bias.plots import behaviour, diagrams, figures, illustrations
+from tda_bias.plots import behaviour, diagrams, figures, illustrations, responses
 from tda_bias.plots import head_effects as effect_plots
 from tda_bias.plots import heads as head_plots
 from tda_bias.plots.illustrations import calibration
@@ -60,6 +60,27 @@ def test_the_name_is_one_that_matplotlib_cannot_draw_as_it_is():
 
 
 # -- what is drawn, with hostile names -------------------------------------------------------------
+
+
+def responses_of():
+    """Effects of one kind of prompts, and a word that the first group makes likelier."""
+    row = {
+        "measure": "without echo",
+        "kind": HOSTILE,
+        "prompts": 8,
+        "value": 1,
+        "low": 0,
+        "high": 2,
+    }
+    words = pd.DataFrame({"word": [HOSTILE], "log_ratio": 1.0, "q": 0.01, "echo": False})
+    return SimpleNamespace(
+        effects=pd.DataFrame([row]),
+        words=words,
+        record=SimpleNamespace(groups=(HOSTILE, "others")),
+        effect=lambda measure="without echo", kind="all": (
+            row if measure == row["measure"] else None
+        ),
+    )
 
 
 @cache
@@ -215,6 +236,8 @@ ALL = {
             lambda: (report_of(reference=Reference.of(np.full(2, 0.5), HOSTILE)),),
         ),
         Drawn(pvf.plot_regression, regression),
+        Drawn(responses.plot_response_effects, lambda: (responses_of(),)),
+        Drawn(responses.plot_words, lambda: (responses_of(),)),
         Drawn(unqover.plot_heat_map, lambda: (bias_of(),)),
         Drawn(unqover.plot_attributes, lambda: (bias_of(),)),
         Drawn(unqover.plot_interaction, lambda: (bias_of(),)),

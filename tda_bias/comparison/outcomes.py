@@ -6,23 +6,43 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
 from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import LEVEL, Outcome, per_spread
+from tda_bias.stats.resampling import holm
 from tda_bias.stats.sign_flips import smallest_flip_p
 
 
 def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
     """The change of every primary outcome that was measured."""
     table = comparison.table
-    rows = table[table["primary"] & table["change"].notna()].to_dict("records")
-    return [_outcome(comparison, row) for row in rows]
+    primary = table[table["primary"]].reset_index(drop=True)
+    p = primary["p"].to_numpy(float)
+    return [
+        _outcome(comparison, row, can_be_found=_smallest(comparison, row, p, place) < LEVEL)
+        for place, row in enumerate(primary.to_dict("records"))
+        if row["change"] == row["change"]
+    ]
 
 
-def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
+def _smallest(
+    comparison: ModelComparison,
+    row: Mapping[Any, Any],
+    p: Float[np.ndarray, " outcome"],
+    place: int,
+) -> float:
+    """The smallest corrected p that an outcome could have had beside the others as they are."""
+    own = p.copy()
+    own[place] = smallest_flip_p(int(row["clusters"]), comparison.record.n_flips)
+    return float(holm(own)[place])
+
+
+def _outcome(comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_found: bool) -> Outcome:
     own = comparison.items[comparison.items["outcome"] == row["outcome"]]
     change = own[after_names(own)].mean(axis=1) - own["before"]
     spread = change.std(ddof=1) if len(change) > 1 else math.nan
@@ -39,7 +59,7 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any]) -> Outcome:
         p=row["p"],
         p_corrected=row["p_holm"],
         clusters=int(row["clusters"]),
-        impossible=smallest_flip_p(int(row["clusters"]), comparison.record.n_flips) >= LEVEL,
+        impossible=not can_be_found,
         cluster="cluster",
         lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
         power=_ruled_out(row),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tda_bias.scores.finding import share_by_length
 from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
@@ -239,15 +240,12 @@ def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
     said = (whole["preferred"], whole["preferred_low"], whole["preferred_high"])
     known = np.isfinite(share)
     longer = table["longer"].to_numpy(float)
-    split = {
-        name: 100 * share[known & (longer == sign)].mean()
-        for name, sign in (("longer", 1), ("shorter", -1))
-        if (known & (longer == sign)).any()
-    }
+    sums = result.length_split[result.length_split["scoring"] == "sum"]
+    split = [part for part in share_by_length(sums, "preferred") if part[0] != "as long"]
     unit = {"winobias": "occupation", "winogender": "occupation"}.get(record.set, "cluster")
     lines = [f"{counted(int(known.sum()), 'pair')}, 50 % = none"]
     if len(split) == 2:
-        lines.append(", ".join(f"{name} {value:.0f} %" for name, value in split.items()))
+        lines.append(", ".join(f"{name} {value:.0f} %" for name, value, _ in split))
     return [
         Outcome(
             question="says",

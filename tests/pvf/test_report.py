@@ -25,7 +25,7 @@ from tda_bias.crossref.crossref import WordScores
 from tda_bias.store.run import open_run, with_parts
 from tda_bias.types import InputError
 from tdabias_cli.main import run
-from tdabias_cli.page import Names, _section, run_outcomes
+from tdabias_cli.page import Names, RunSaid, _section
 from tests.support.preferences import as_published, made_up, renamed
 
 
@@ -185,8 +185,10 @@ def test_an_offensive_list_is_kept_in_files_and_never_printed(tmp_path, capsys):
     assert run(["figures", str(tmp_path), "--as", "svg", "--out", str(tmp_path / "drawn")]) == 0
     texts += [path.read_text() for path in (tmp_path / "drawn").iterdir()]
     [opened] = with_parts([tmp_path])
-    section = _section(opened, [opened], Names.given([opened], None))
-    tables = [*section.tables.values(), *(one.items for one in run_outcomes(opened))]
+    names_of = Names.given([opened], None)
+    said = RunSaid.of(opened, names_of)
+    section = _section(said, [opened], names_of)
+    tables = [*section.tables.values(), *(one.items for one in said.outcomes)]
     texts += [section.record, *(table.to_csv() for table in tables)]
     assert "s_class 1" in section.tables["by_x"]
     texts.append(" ".join(map(str, WordScores.load(tmp_path).by_x.columns)))

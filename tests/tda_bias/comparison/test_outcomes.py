@@ -50,7 +50,10 @@ def test_five_clusters_have_no_exchange_that_could_be_clear():
 
 
 def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
-    """Of two primary outcomes with p of .031 none is clear after the comparison's correction."""
+    """Of two primary outcomes of six clusters none can be clear after the correction over both.
+
+    Where the other one is clearer, its p takes the stricter limit.
+    """
     found = compared([-1.0, -2.0, -1.5, -0.5, -1.0, -2.5], primary=True)
     assert comparison_outcomes(found)[0].word == "clear"
     row = found.table.iloc[0]
@@ -58,9 +61,12 @@ def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
     both["p_holm"] = holm(both["p"].to_numpy(float))
     first, _ = comparison_outcomes(replace(found, table=both))
     assert (first.p, first.p_corrected) == (row["p"], 2 * row["p"])
-    assert first.word == "uncertain"
+    assert first.word == "cannot say"
+    both["p"], both["clusters"] = [row["p"], 0.001], [6, 12]
+    both["p_holm"] = holm(both["p"].to_numpy(float))
+    assert [one.word for one in comparison_outcomes(replace(found, table=both))] == ["clear"] * 2
     assert "0.06 corrected over outcomes" in first.test_said.replace("0.0625", "0.06")
-    assert remaining([first, first]) == (0, 2)
+    assert remaining([first, first]) == (0, 0)
 
 
 def test_the_finding_says_that_too_few_clusters_tell_nothing():
