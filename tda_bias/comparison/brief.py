@@ -14,6 +14,7 @@ from tda_bias.comparison.finding import (
     limits_of_maps,
     limits_of_samples,
     most_agreement,
+    sentence,
     verdicts,
 )
 from tda_bias.comparison.head_maps import HeadsComparison
@@ -40,10 +41,10 @@ def comparison_brief(comparison: ModelComparison) -> Brief:
     table, record = comparison.table, comparison.record
     primary = table[table["primary"]].to_dict("records")
     clause, not_kept = cost(comparison)
-    said = "; ".join([*verdicts(comparison, numbers=False), clause])
+    said = sentence([*verdicts(comparison, numbers=False), clause])
     return Brief(
         about=_about(record.model.name, after_name(record)),
-        said=f"{said}.",
+        said=said,
         lines=[_changed(row) for row in primary],
         remarks=[*not_kept, *not_measured_lines(record.not_measured), *data_remarks(record)],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -40,7 +40,7 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
     clause, not_kept = cost(comparison)
     return Finding(
         result=[
-            f"{'; '.join([*verdicts(comparison), clause])}.",
+            sentence([*verdicts(comparison), clause]),
             *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
         ],
         control=[
@@ -140,14 +140,23 @@ def limits_of_samples(comparison: SampleComparison) -> Iterator[str]:
         yield f"{counted(unpaired, 'score')} of documents of one side alone are left out."
 
 
+def sentence(clauses: Sequence[str]) -> str:
+    """Clauses as one sentence, with a capital letter where it begins with no model's name."""
+    text = "; ".join(clauses)
+    return f"{text[:1].upper() if len(clauses) == 1 else text[:1]}{text[1:]}."
+
+
 def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bias"]]) -> list[str]:
     """What failed of some kinds: a margin that was not kept, a bias that grew beyond chance.
 
     ``guard`` are losses that were measured to be larger than allowed; ``bias`` primary outcomes
-    with a Holm p below .05 that are farther from neutral after, on either side of it.
+    with a Holm p below .05 that are farther from neutral after, on either side of it. A kind of
+    which nothing was measured has failed too.
     """
     rows = comparison.table.to_dict("records")
     failed = [f"guard {row['outcome']}" for row in rows if row["guard"] == "fail"]
+    if not any(row["guard"] for row in rows):
+        failed = ["guard (none was measured)"]
     grown = [
         f"bias {row['outcome']}"
         for row in rows
@@ -155,6 +164,8 @@ def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bi
         and row["p_holm"] < LEVEL
         and abs(row["after"] - row["neutral"]) > abs(row["before"] - row["neutral"])
     ]
+    if not any(row["primary"] and row["p_holm"] == row["p_holm"] for row in rows):
+        grown = ["bias (no primary outcome was measured)"]
     return [*(failed if "guard" in kinds else []), *(grown if "bias" in kinds else [])]
 
 

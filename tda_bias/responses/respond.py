@@ -23,6 +23,7 @@ from tda_bias.responses.sampling import end_tokens, response_seed, responses
 from tda_bias.responses.tables import Answered, response_table, result_tables
 from tda_bias.responses.written import Words, pieces_of, words_of
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
+from tda_bias.store.identity import identity
 from tda_bias.store.record import SourceOfRun
 from tda_bias.types import InputError, Progress
 
@@ -30,6 +31,8 @@ from tda_bias.types import InputError, Progress
 _RARE = 1e-4
 # What sampling takes of the time of a prompt; scoring takes the rest.
 _SAMPLING = 0.4
+# Settings that change a response through the tokens of its prompt alone.
+_IN_PROMPTS = frozenset({"chat", "system", "thinking"})
 
 
 def respond(
@@ -98,10 +101,9 @@ def _names(one: Asked, persons: PersonSet) -> list[str]:
 
 
 def _drawn_by(config: RespondConfig) -> dict[str, Any]:
-    """What responses depend on beside their prompts."""
-    samples = 1 if config.greedy else config.samples
-    seed = None if config.greedy else config.seed
-    return {"samples": samples, "tokens": config.tokens, "greedy": config.greedy, "seed": seed}
+    """What responses depend on beside their prompts, whose tokens are compared themselves."""
+    own = {n: value for n, value in identity(config).items() if n not in _IN_PROMPTS}
+    return own | ({"samples": 1, "seed": None} if config.greedy else {})
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,9 @@ def test_a_comparison_fails_on_what_it_is_asked_to_fail_on(
     assert failures(replace(found, table=smaller), ["guard", "bias"]) == []
     unsure = replace(found, table=worse.table.assign(p_holm=0.2, guard="pass"))
     assert failures(unsure, ["guard", "bias"]) == []
+    neither = replace(found, table=table.assign(neutral=0.0, guard="", primary=False))
+    assert failures(neither, ["guard"]) == ["guard (none was measured)"]
+    assert failures(neither, ["bias"]) == ["bias (no primary outcome was measured)"]
     monkeypatch.setattr("tda_bias.comparison.models.compare_models", lambda *_, **__: worse)
     again = ("--overwrite", "--format", "csv")
     status, printed, error = call(tiny_folder, after, *options, *again, "--fail-on", "guard,bias")

@@ -16,10 +16,11 @@ from tda_bias.responses.brief import respond_brief
 from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.persons import Person, PersonSet
 from tda_bias.responses.prompts import Prompt, PromptSet
-from tda_bias.responses.respond import respond
+from tda_bias.responses.respond import _drawn_by, respond
 from tda_bias.responses.result import DECISION, RATIO, Responses
 from tda_bias.responses.sampling import response_seed, responses
 from tda_bias.store.cache import Cache
+from tda_bias.store.identity import names_of
 from tests.support.responses import TEMPLATE, some_people, some_prompts, writing_model
 
 CONFIG = RespondConfig(samples=2, tokens=6, n_permutations=199)
@@ -298,3 +299,12 @@ def test_the_group_is_said_to_show_where_the_verdict_is_clear(planted, p, prompt
     _, result = planted
     made = replace(result, effects=result.effects.assign(p=p, prompts=prompts))
     assert sentence in respond_brief(made).said
+
+
+def test_saved_responses_are_of_every_setting_that_changes_them_but_through_the_prompt():
+    """A setting that is added counts without being listed; greedy ones have no seed or number."""
+    asked = names_of(RespondConfig) - {"chat", "system", "thinking"}
+    assert set(_drawn_by(RespondConfig())) == asked >= {"samples", "tokens", "greedy", "seed"}
+    first, other = (RespondConfig(greedy=True, seed=seed, samples=1 + seed) for seed in (0, 4))
+    assert _drawn_by(first) == _drawn_by(other)
+    assert _drawn_by(RespondConfig(seed=4)) != _drawn_by(RespondConfig())
