@@ -34,6 +34,7 @@ from tda_bias.models.scored import Arrays, Block, cut, read_blocks
 from tda_bias.models.scoring import Scorer
 from tda_bias.models.token_trees import TokenTree
 from tda_bias.store.cache import OpenCache, no_cache, texts_hash
+from tda_bias.store.identity import identity
 from tda_bias.types import InputError, Progress
 
 # Words x that are saved together: a killed run loses no more than these.
@@ -69,7 +70,7 @@ def score_preferences(
     read = read_blocks(
         model,
         [reader.block(name, own) for name, own in cut("words", words.words, _WORDS)],
-        identity={"format": 3, "kind": model.kind, "forms": config.forms},
+        identity={"format": 3, "kind": model.kind, **identity(config)},
         weights=weights,
         cache=cache,
         progress=progress,

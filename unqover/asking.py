@@ -18,6 +18,7 @@ from tda_bias.models.scored import Arrays, Block, read_blocks
 from tda_bias.models.scoring import Scorer
 from tda_bias.store.cache import OpenCache, no_cache
 from tda_bias.store.hashes import text_hash
+from tda_bias.store.identity import identity
 from tda_bias.types import InputError, Progress
 from unqover.answers import Answers, AnswersRecord
 from unqover.classes import Attribute, Subject
@@ -68,7 +69,7 @@ def ask_questions(
     read = read_blocks(
         model,
         [_block(model, ask, design, template, pairs) for template, pairs in pieces],
-        identity={"ask": how},
+        identity={**identity(config), "ask": how},
         weights=weights,
         cache=cache,
         progress=progress,
