@@ -70,6 +70,8 @@ class ControlsRecord(RecordPart):
     negative_share: Number | None = None
     # The smallest p that exchanges of so few texts can give; None in runs made before it was noted.
     smallest_p: float | None = None
+    # The evidence that a head needs for a family-wise p of .05; None in runs from before, too.
+    critical: Number | None = None
 
 
 def controls(
@@ -129,6 +131,7 @@ def controls(
         twins=twins,
         negative_share=None if of_vectors else float(np.nanmean(np.stack(negative))),
         smallest_p=smallest_p(results, config.n_permutations),
+        critical=tables.critical[category][columns.tested],
     )
 
 

@@ -46,6 +46,7 @@ from tda_bias.plots.illustrations import (
     plot_step_function,
     plot_swap,
 )
+from tda_bias.plots.maps import maps_figure
 from tda_bias.plots.responses import FIGURES as RESPONSES
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.show.figures import (
@@ -65,9 +66,6 @@ from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.correlation import power
 from tda_bias.store.run import Run
 from tda_bias.types import CATEGORIES, HeadId
-
-# Inches that the labels of a map's colour bars take, however few layers there are.
-_LOWEST_MAP = 3.0
 
 
 def _column(height: float, plot: Callable[..., object], *arguments: object, text: str) -> Figure:
@@ -125,12 +123,9 @@ def heat_map(runs: Sequence[Run], *, category: str) -> Figure:
     """The map of one category; with twins the published one beside it."""
     result = runs[0].load(HeadBias.load)
     by = result.rank_by
-    layers, _ = result.category_map(category).shape
     beside = result.controls(category)["twins"] is not None and by not in PUBLISHED
-    figure = print_figure(
-        PAGE if beside else COLUMN, min(max(1.5 + 0.1 * layers, _LOWEST_MAP), 4.6)
-    )
-    axes = figure.subplots(1, 2 if beside else 1, squeeze=False)[0]
+    layers, heads = result.category_map(category).shape
+    figure, axes = maps_figure(layers, heads, 2 if beside else 1)
     for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):
         plot_heatmap(result, ax=ax, category=category, by=name)
     return captioned(figure, caption(result, category, by))

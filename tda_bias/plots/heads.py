@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -12,11 +11,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
+from tda_bias.plots.maps import draw_tested_map, maps_figure
+from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned
 from tda_bias.show.text import counted, number_text, short_name
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
@@ -53,41 +53,54 @@ def plot_heatmap(
 ) -> Axes:
     """The map of a category, in the unit that heads are ranked by.
 
-    Heads with a family-wise p < .05 carry a filled dot, those with q < .05 an open one; unstable
-    heads are crossed out.
+    Heads that survive correction are coloured, the others grey, the darker the larger. A
+    family-wise p < .05 has a filled dot, a q < .05 an open one; unstable heads are crossed out.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     values = result.category_map(category, by=by)
     unstable = result.layer_by_head("unstable", category).astype(bool)
-    # An unstable head must not wash out all others: it may lie beyond an end of the scale.
-    stable = values[~unstable & np.isfinite(values)]
-    limit = float(np.abs(stable).max(initial=0.0)) or 1.0
-    beyond = bool(np.nanmax(values) > limit), bool(np.nanmin(values) < -limit)
-    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond)
     tested = result.columns(category, by=by).tested
     p_max, q = (result.layer_by_head(f"{name}_{tested}", category) for name in ("p_max", "q"))
-    if by in _PUBLISHED:
-        label = f"mean z over groups of {_PUBLISHED[by]}"
-    else:
-        against = ", triple minus twin" if tested.endswith("_twin") else ""
-        label = f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
-    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    family = p_max < 0.05
-    for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
+    family = p_max < LEVEL
+    draw_tested_map(
+        ax,
+        values,
+        survives=family | (q < LEVEL),
+        unstable=unstable,
+        chance=_chance(result, category, by, tested),
+        layers=result.record.model.layers,
+        label=_unit(by, tested),
+    )
+    for chosen, face, edge in (
+        (family, "black", "white"),
+        ((q < LEVEL) & ~family, "none", "black"),
+    ):
         layer, head = np.nonzero(chosen)
-        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
+        ax.scatter(head, layer, s=12, marker="o", facecolor=face, edgecolor=edge, linewidth=0.8)
     layer, head = np.nonzero(unstable)
-    ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
-    ax.set_xlabel("head")
-    ax.set_ylabel("layer")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
-    # Rows are named by the model's numbers of its layers.
-    names = dict(enumerate(result.record.model.layers))
-    ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
-    ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend or "neither").set_label(label)
+    ax.scatter(head, layer, s=14, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
     ax.set_title(f"{category} · {short_name(result.record.model.name)}", fontsize="medium")
     return ax
+
+
+def _unit(by: RankBy, tested: str) -> str:
+    """What the bar of a map counts."""
+    if by in _PUBLISHED:
+        return f"mean z over groups of {_PUBLISHED[by]}"
+    against = ", triple minus twin" if tested.endswith("_twin") else ""
+    return f"{named_map(by)}{against}: SDs above the mean under exchange"
+
+
+def _chance(result: Maps, category: str, by: RankBy, tested: str) -> float | None:
+    """What the largest head of a map reaches by chance in one of twenty draws, where it is known.
+
+    A published map has no such value: each head has one of its own.
+    """
+    if by in _PUBLISHED:
+        return None
+    controls = result.controls(category)
+    critical = controls["critical"] if controls["hot_spot_map"] == tested else None
+    return critical if critical is not None and np.isfinite(critical) else None
 
 
 def named_map(by: str) -> str:
@@ -104,26 +117,22 @@ def caption(result: Maps, category: str, by: RankBy) -> str:
         f"{c['heads']} heads have "
         f"p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with family-wise p < .05 (filled), "
-        f"{c['hot_spots_q05']} with q < .05 (filled or open). "
+        f"{c['hot_spots_q05']} with q < .05 (filled or open); the others are grey. "
         f"Split-half reliability {number_text(c['reliability'])}. Crosses: unstable in some group."
     )
 
 
 def heatmap_figure(result: Maps) -> Figure:
-    """One map per category of the run, each with its control line, at a page's width."""
-    names = result.categories
-    layers, heads = result.category_map(names[0], by=result.rank_by).shape
-    height = min(max(2.6 + 0.11 * layers, 3.2), 7.5)
-    width = min(max(3.6 + 0.11 * heads, 4.6), 7.0)
-    columns = min(2, len(names))
-    rows = -(-len(names) // columns)
-    figure = print_figure(width * columns, height * rows)
-    for index, category in enumerate(names):
-        ax = figure.add_subplot(rows, columns, index + 1)
-        plot_heatmap(result, ax=ax, category=category, by=result.rank_by)
-        text = textwrap.fill(caption(result, category, result.rank_by), int(width * 14))
-        ax.set_xlabel(f"head\n\n{text}", fontsize="small")
-    return figure
+    """One map per category of the run, with their control lines below."""
+    by, names = result.rank_by, result.categories
+    layers, heads = result.category_map(names[0], by=by).shape
+    figure, axes = maps_figure(layers, heads, len(names))
+    for ax, name in zip(axes, names, strict=True):
+        plot_heatmap(result, ax=ax, category=name, by=by)
+    lines = [caption(result, name, by) for name in names]
+    if len(names) > 1:
+        lines = [f"{name}: {line}" for name, line in zip(names, lines, strict=True)]
+    return captioned(figure, "\n".join(lines))
 
 
 # -- a whole run -----------------------------------------------------------------------------------

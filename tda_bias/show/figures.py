@@ -79,9 +79,10 @@ def captioned(figure: Figure, text: str) -> Figure:
 
     The label of the figure is the same in one line.
     """
-    figure.set_label(text)
+    figure.set_label(text.replace("\n", " "))
     width = int(figure.get_figwidth() * 22)
-    figure.supxlabel(textwrap.fill(text, width), fontsize=6, x=0.01, ha="left", color="#333333")
+    lines = [row for line in text.split("\n") for row in textwrap.wrap(line, width)]
+    figure.supxlabel("\n".join(lines), fontsize=6, x=0.01, ha="left", color="#333333")
     return figure
 
 
