@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,14 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tda_bias.show.figures import COLUMN, ORANGE, PAGE, print_figure
 
 # Inches: sides of a cell, the height of a map at most, and what labels and bar take beside and
 # below it.
 _SMALLEST_CELL, _LARGEST_CELL, _HIGHEST = 0.09, 0.2, 7.0
-_BESIDE, _BELOW = 0.6, 1.35
+_BESIDE, _BELOW, _CAPTION = 0.6, 1.75, 0.6
+# Letters of a bar's label in an inch.
+_LETTERS = 13
 _GREYS = LinearSegmentedColormap.from_list("chance", ["#ffffff", "#8c8c8c"])
 _COLOURS = LinearSegmentedColormap.from_list("found", ["#f6b98f", ORANGE, "#6b2700"])
 # The scale reaches beyond chance by this share of it, whatever the data are.
@@ -34,7 +37,8 @@ def maps_figure(layers: int, heads: int, panels: int = 1) -> tuple[Figure, list[
     beside = 2 if panels > 1 and (PAGE / 2 - _BESIDE) / heads >= _SMALLEST_CELL else 1
     width, rows = PAGE if wide else COLUMN, math.ceil(panels / beside)
     cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, _HIGHEST / layers)
-    figure = print_figure(width, rows * (cell * layers + _BELOW))
+    figure = print_figure(width, rows * (cell * layers + _BELOW) + _CAPTION)
+    figure.set_layout_engine("compressed")  # constrained, for axes of a fixed shape
     return figure, [figure.add_subplot(rows, beside, 1 + place) for place in range(panels)]
 
 
@@ -54,17 +58,24 @@ def draw_map(
     ax.set_ylabel("layer")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(13, values.shape[1] + 1)))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(17, values.shape[0] + 1)))
-    names = dict(enumerate(layers))
-    for axis, named in (
-        (ax.xaxis, {head: head for head in range(values.shape[1])}),
-        (ax.yaxis, names),
+    for axis, names in (
+        (ax.xaxis, dict(enumerate(range(values.shape[1])))),
+        (ax.yaxis, dict(enumerate(layers))),
     ):
-        axis.set_major_formatter(lambda place, _, named=named: str(named.get(round(place), "")))
+        axis.set_major_formatter(_named(names))
     bar = ax.figure.colorbar(
         image, ax=ax, location="bottom", extend=extend, aspect=30, pad=0.02, fraction=0.1
     )
-    bar.set_label(label)
+    place, whole = ax.get_subplotspec(), ax.get_figure(root=True)
+    panels = 1 if place is None else place.get_gridspec().ncols
+    inches = COLUMN if whole is None else whole.get_figwidth()
+    bar.set_label("\n".join(textwrap.wrap(label, int(inches / panels * _LETTERS))))
     return image
+
+
+def _named(names: Mapping[int, int]) -> FuncFormatter:
+    """Ticks at whole places are called by name, those between and beyond by nothing."""
+    return FuncFormatter(lambda place, _: str(names.get(round(place), "")))
 
 
 def draw_tested_map(

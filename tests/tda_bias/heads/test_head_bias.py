@@ -96,13 +96,17 @@ def test_survivors_are_the_heads_below_the_level_after_correction(result):
     assert list(zip(found["layer"], found["head"], strict=True)) == [(1, 1), (0, 3)]
 
 
-def test_the_heat_map_is_drawn_centred_and_marked(result):
+def test_in_the_heat_map_survivors_alone_have_colour_and_the_bar_marks_chance(result):
     figure, ax = plt.subplots()
     assert result.plot_heatmap(ax) is ax
-    (image,) = ax.get_images()
-    np.testing.assert_array_equal(image.get_array(), result.category_map())
-    low, high = image.get_clim()
-    assert low == -high
+    every, found = ax.get_images()
+    np.testing.assert_array_equal(every.get_array(), result.category_map())
+    kept = result.survivors()
+    assert (~np.isnan(np.ma.filled(found.get_array(), np.nan))).sum() == len(kept)
+    chance, (low, high) = result.controls()["critical"], every.get_clim()
+    assert low < chance < high
+    below, above = every.cmap(every.norm([chance - 0.1, chance + 0.1]))
+    assert np.ptp(below[:3]) < 0.02 < np.ptp(above[:3])  # grey has three equal parts
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("head", "layer")
     plt.close(figure)
 
