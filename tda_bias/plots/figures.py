@@ -46,7 +46,7 @@ from tda_bias.plots.illustrations import (
     plot_step_function,
     plot_swap,
 )
-from tda_bias.plots.maps import maps_figure
+from tda_bias.plots.maps import maps_figure, settled
 from tda_bias.plots.responses import FIGURES as RESPONSES
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.show.figures import (
@@ -128,7 +128,7 @@ def heat_map(runs: Sequence[Run], *, category: str) -> Figure:
     figure, axes = maps_figure(layers, heads, 2 if beside else 1)
     for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):
         plot_heatmap(result, ax=ax, category=category, by=name)
-    return captioned(figure, caption(result, category, by))
+    return settled(captioned(figure, caption(result, category, by)))
 
 
 def length(runs: Sequence[Run]) -> Figure:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from scipy.stats import spearmanr
 
-from tda_bias.plots.maps import draw_tested_map, maps_figure
+from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned
 from tda_bias.show.text import counted, number_text, short_name
 from tda_bias.show.verdict import LEVEL
@@ -88,7 +88,7 @@ def _unit(by: RankBy, tested: str) -> str:
     if by in _PUBLISHED:
         return f"mean z over groups of {_PUBLISHED[by]}"
     against = ", triple minus twin" if tested.endswith("_twin") else ""
-    return f"{named_map(by)}{against}: SDs above the mean under exchange"
+    return f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
 
 
 def _chance(result: Maps, category: str, by: RankBy, tested: str) -> float | None:
@@ -132,7 +132,7 @@ def heatmap_figure(result: Maps) -> Figure:
     lines = [caption(result, name, by) for name in names]
     if len(names) > 1:
         lines = [f"{name}: {line}" for name, line in zip(names, lines, strict=True)]
-    return captioned(figure, "\n".join(lines))
+    return settled(captioned(figure, "\n".join(lines)))
 
 
 # -- a whole run -----------------------------------------------------------------------------------

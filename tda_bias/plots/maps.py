@@ -19,7 +19,7 @@ from tda_bias.show.figures import COLUMN, ORANGE, PAGE, print_figure
 # Inches: sides of a cell, the height of a map at most, and what labels and bar take beside and
 # below it.
 _SMALLEST_CELL, _LARGEST_CELL, _HIGHEST = 0.09, 0.2, 7.0
-_BESIDE, _BELOW, _CAPTION = 0.6, 1.75, 0.6
+_BESIDE, _BELOW, _CAPTION = 0.6, 1.55, 0.6
 # Letters of a bar's label in an inch.
 _LETTERS = 13
 _GREYS = LinearSegmentedColormap.from_list("chance", ["#ffffff", "#8c8c8c"])
@@ -36,10 +36,17 @@ def maps_figure(layers: int, heads: int, panels: int = 1) -> tuple[Figure, list[
     wide = panels > 1 or (COLUMN - _BESIDE) / heads < _SMALLEST_CELL
     beside = 2 if panels > 1 and (PAGE / 2 - _BESIDE) / heads >= _SMALLEST_CELL else 1
     width, rows = PAGE if wide else COLUMN, math.ceil(panels / beside)
-    cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, _HIGHEST / layers)
+    lowest = max(_HIGHEST / (layers * rows), _SMALLEST_CELL)
+    cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, lowest)
     figure = print_figure(width, rows * (cell * layers + _BELOW) + _CAPTION)
     figure.set_layout_engine("compressed")  # constrained, for axes of a fixed shape
     return figure, [figure.add_subplot(rows, beside, 1 + place) for place in range(panels)]
+
+
+def settled(figure: Figure) -> Figure:
+    """The figure laid out once: the first layout of axes of a fixed shape is not the last."""
+    figure.draw_without_rendering()
+    return figure
 
 
 def draw_map(
@@ -105,7 +112,7 @@ def draw_tested_map(
     said = label
     if chance is not None:
         grey, found = _grey_to(chance, low, top), _COLOURS
-        said = f"{label}; line: chance (family-wise p = .05)"
+        said = f"{label}\nline: chance (family-wise p = .05)"
     image = draw_map(
         ax, values, layers=layers, cmap=grey, limits=(low, top), label=said,
         extend=extend or "neither",

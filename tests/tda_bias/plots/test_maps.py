@@ -5,7 +5,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from tda_bias.plots.maps import draw_tested_map, maps_figure
+from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import captioned, print_style
 
 LABEL = "z, dispersion test, triple minus twin: SDs above the mean under exchange"
@@ -25,7 +25,7 @@ def drawn(layers, heads, panels, chance=2.5):
             )  # fmt: skip
             ax.set_title("a category of some length · a-model-of-a-long-name", fontsize="medium")
         captioned(figure, "Some words on what the map shows, and on how many texts it is of. " * 3)
-        FigureCanvasAgg(figure).draw()
+        FigureCanvasAgg(settled(figure)).draw()
     return figure, axes
 
 
