@@ -88,7 +88,7 @@ def _unit(by: RankBy, tested: str) -> str:
     if by in _PUBLISHED:
         return f"mean z over groups of {_PUBLISHED[by]}"
     against = ", triple minus twin" if tested.endswith("_twin") else ""
-    return f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
+    return f"{named_map(by)}{against}: SDs above the mean under exchange"
 
 
 def _chance(result: Maps, category: str, by: RankBy, tested: str) -> float | None:

@@ -112,7 +112,7 @@ def draw_tested_map(
     said = label
     if chance is not None:
         grey, found = _grey_to(chance, low, top), _COLOURS
-        said = f"{label}\nline: chance (family-wise p = .05)"
+        said = f"{label}; line: chance (family-wise p = .05)"
     image = draw_map(
         ax, values, layers=layers, cmap=grey, limits=(low, top), label=said,
         extend=extend or "neither",

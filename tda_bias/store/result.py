@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from tda_bias.store.files import RECORD, put_in_place, staged, to_json, write_errors
-from tda_bias.store.fitting import fit_texts
 from tda_bias.store.hashes import file_hash
 from tda_bias.store.letters import drawn_with_all_letters
 from tda_bias.store.record import FileRecord, RunRecord, sealed, updated
@@ -89,7 +88,7 @@ def save_figure(
 ) -> None:
     """Write a figure in the format of the path's ending, or as PNG into memory.
 
-    Titles and labels that are too long are broken into lines. The same figure gives the same bytes.
+    The same figure gives the same bytes.
     """
     import matplotlib as mpl
     from matplotlib.text import Text
@@ -98,7 +97,6 @@ def save_figure(
         text.set_parse_math(False)
     undated = {"Date": None} if isinstance(file, Path) and file.suffix == ".svg" else None
     with mpl.rc_context({"svg.hashsalt": "tdabias", "text.parse_math": False}):
-        fit_texts(figure)
         drawn_with_all_letters(
             figure, lambda: figure.savefig(file, dpi=dpi, metadata=metadata or undated)
         )
