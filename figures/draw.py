@@ -116,12 +116,13 @@ def drawn(entry: Entry, runs: Sequence[Run]) -> Figure | None:
 
 
 def stored(source: Path, target: Path) -> None:
-    """A picture at the width of a page, in few colours."""
+    """A picture at the width of a page."""
     with Image.open(source) as image:
         scale = min(1.0, WIDTH / image.width)
         size = (round(image.width * scale), round(image.height * scale))
         small = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        small.quantize(128).save(target, optimize=True)
+        # In all its colours: fewer make the few coloured cells of a map grey, or its greys blue.
+        small.save(target, optimize=True)
 
 
 def main(folder: Path) -> None:
