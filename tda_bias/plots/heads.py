@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from scipy.stats import spearmanr
 
 from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
-from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned
+from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
 from tda_bias.show.text import counted, number_text, short_name
 from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.seeds import generator
@@ -122,6 +122,7 @@ def caption(result: Maps, category: str, by: RankBy) -> str:
     )
 
 
+@print_style()
 def heatmap_figure(result: Maps) -> Figure:
     """One map per category of the run, with their control lines below."""
     by, names = result.rank_by, result.categories

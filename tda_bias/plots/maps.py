@@ -20,8 +20,8 @@ from tda_bias.show.figures import COLUMN, ORANGE, PAGE, print_figure
 # below it.
 _SMALLEST_CELL, _LARGEST_CELL, _HIGHEST = 0.09, 0.2, 7.0
 _BESIDE, _BELOW, _CAPTION = 0.6, 1.55, 0.6
-# Letters of a bar's label in an inch.
-_LETTERS = 13
+# Points of a bar's label, and its letters in an inch.
+_POINTS, _LETTERS = 8, 13
 _GREYS = LinearSegmentedColormap.from_list("chance", ["#ffffff", "#8c8c8c"])
 _COLOURS = LinearSegmentedColormap.from_list("found", ["#f6b98f", ORANGE, "#6b2700"])
 # The scale reaches beyond chance by this share of it, whatever the data are.
@@ -76,7 +76,8 @@ def draw_map(
     place, whole = ax.get_subplotspec(), ax.get_figure(root=True)
     panels = 1 if place is None else place.get_gridspec().ncols
     inches = COLUMN if whole is None else whole.get_figwidth()
-    bar.set_label("\n".join(textwrap.wrap(label, int(inches / panels * _LETTERS))))
+    lines = textwrap.wrap(label, int(inches / panels * _LETTERS))
+    bar.set_label("\n".join(lines), fontsize=_POINTS)
     return image
 
 

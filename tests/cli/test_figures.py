@@ -124,12 +124,19 @@ def test_labels_of_maps_of_few_layers_are_whole(heads_run):
     figure = heat_map([Mock(load=lambda _: heads_run)], category="gender")
     figure.canvas.draw()
     whole = figure.bbox
-    labels = [ax.yaxis.label for ax in figure.axes if ax.get_ylabel()]
-    assert len(labels) == 2  # of layers, and of colours
+    labels = [
+        label
+        for ax in figure.axes
+        for label in (ax.xaxis.label, ax.yaxis.label)
+        if label.get_text()
+    ]
+    assert len(labels) == 3  # of heads, of layers, and of colours
     for label in labels:
         box = label.get_window_extent()
         assert whole.y0 <= box.y0
         assert box.y1 <= whole.y1
+        assert whole.x0 <= box.x0
+        assert box.x1 <= whole.x1
 
 
 # -- one by one ------------------------------------------------------------------------------------
@@ -170,10 +177,14 @@ def test_two_measures_of_one_model_are_two_figures(folders, tmp_path):
     assert found == [run.id for run in own]
 
 
-def test_heat_maps_are_centred_and_captioned(drawn):
+def test_heat_maps_are_grey_up_to_chance_and_captioned(drawn, heads_run):
     figure = drawn["fig4_gender"].figure
     image = figure.axes[0].images[0]
-    assert image.norm.vmin == -image.norm.vmax
+    chance = heads_run.controls("gender")["critical"]
+    assert image.norm.vmax >= 1.3 * chance > 0
+    for value, grey in ((0.99 * chance, True), (1.2 * chance, False)):
+        red, _, blue, _ = image.cmap(image.norm(value))
+        assert (red == pytest.approx(blue, abs=0.01)) == grey
     caption = figure.get_supxlabel().replace("\n", " ")
     assert "groups" in caption
     assert "expected by chance" in caption
