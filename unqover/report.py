@@ -16,7 +16,6 @@ import pandas as pd
 from tda_bias.stats.resampling import share_reached, value_needed
 from tda_bias.stats.seeds import generator
 from tda_bias.store.result import Addition
-from tda_bias.store.settings import validated
 from unqover.answers import Answers
 from unqover.bias import (
     SCALES,
@@ -77,9 +76,7 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
     ``config`` is that of the saved run if None, else the usual one.
     """
     if config is None:
-        given = answers.record.settings
-        kept = {name: given[name] for name in InferenceConfig.model_fields if name in given}
-        config = validated(InferenceConfig, kept)
+        config = answers.record.settings_as(InferenceConfig)
     by_scale = {scale: compared(answers.log_prob, scale) for scale in SCALES}
     added = {scale: _sums(answers, of_scale.C) for scale, of_scale in by_scale.items()}
     rows: list[dict[str, Any]] = []

@@ -12,7 +12,6 @@ from tda_bias.responses.asking import Asked, answer_tokens, asked, people_told_a
 from tda_bias.responses.persons import PersonSet, load_persons, people_of
 from tda_bias.responses.prompts import BUNDLED, PromptSet, load_prompts, spread
 from tda_bias.responses.result import Responses
-from tda_bias.store.settings import validated
 from tda_bias.types import InputError
 
 
@@ -59,7 +58,7 @@ def written_again(
         InputError: if prompts or people have changed since, or are others for this model.
     """
     prompts, persons = _read_again(run)
-    every = _put(model, prompts, persons, _config(run))
+    every = _put(model, prompts, persons, run.record.settings_as(RespondConfig))
     kept = set(spread(prompts.prompts, limit))
     rows = dict(list(run.responses.groupby("prompt", sort=False)))
     people = {
@@ -102,12 +101,6 @@ def _put(
         )
         for one in asked(model, prompts.prompts, persons, config, chat)
     ]
-
-
-def _config(run: Responses) -> RespondConfig:
-    settings = run.record.settings
-    fields = RespondConfig.model_fields
-    return validated(RespondConfig, {n: settings[n] for n in fields if settings.get(n) is not None})
 
 
 def _read_again(run: Responses) -> tuple[PromptSet, PersonSet]:

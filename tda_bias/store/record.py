@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tda_bias.store.files import RECORD, now, to_json
 from tda_bias.store.hashes import bytes_hash
+from tda_bias.store.settings import Settings, validated
 from tda_bias.types import Attention, InputError
 
 Version = Literal[3]
@@ -147,6 +148,19 @@ class RunRecord(RecordPart):
             )
         found: V = value
         return found
+
+    def settings_as(self, kind: type[Settings], names: Iterable[str] | None = None) -> Settings:
+        """The command's settings as a configuration; those it does not name are the usual ones.
+
+        Args:
+            kind: The configuration.
+            names: Which of its fields are taken; all if None.
+
+        Raises:
+            InputError: if a setting is not one that ``kind`` allows.
+        """
+        given = {name: self.settings.get(name) for name in names or kind.model_fields}
+        return validated(kind, {name: one for name, one in given.items() if one is not None})
 
     def reads(self) -> list[SourceOfRun]:
         """What the run read: the texts, and sets and files that its settings name."""

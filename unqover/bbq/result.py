@@ -14,7 +14,6 @@ from tda_bias.show.text import counted
 from tda_bias.sources import HUB
 from tda_bias.store.record import ChatRecord, ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
-from tda_bias.store.settings import validated
 from tda_bias.types import InputError
 from unqover.bbq.answers import GivenAnswers
 from unqover.bbq.controls import control_table
@@ -137,8 +136,7 @@ class BBQScores(Result):
     @property
     def config(self) -> BBQConfig:
         """How the items were asked; as ``bbq`` asks by default where answers were given."""
-        given = {name: self.record.settings.get(name) for name in ("ask", "chat", "system")}
-        return validated(BBQConfig, {name: one for name, one in given.items() if one is not None})
+        return self.record.settings_as(BBQConfig, ("ask", "chat", "system"))
 
     def asked_again(self) -> BBQSet:
         """The items of the run, read again from where they were.
