@@ -72,10 +72,10 @@ def responses_of():
         "low": 0,
         "high": 2,
     }
-    words = pd.DataFrame({"word": [HOSTILE], "log_ratio": 1.0, "q": 0.01, "echo": False})
+    words = pd.DataFrame({"word": [HOSTILE], "log_ratio": 1.0, "q": 0.01})
     return SimpleNamespace(
         effects=pd.DataFrame([row]),
-        words=words,
+        other_words=words,
         record=SimpleNamespace(groups=(HOSTILE, "others")),
         effect=lambda measure="without echo", kind="all": (
             row if measure == row["measure"] else None

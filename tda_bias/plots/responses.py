@@ -23,8 +23,8 @@ _MOST_WORDS = 7  # of each group
 
 def plot_response_effects(result: Responses, *, ax: Axes) -> Axes:
     """Response effects with intervals: of all prompts, then kind by kind; echo beside them."""
-    effects = result.effects
-    kinds = list(effects.loc[effects["measure"] == HEADLINE, "kind"])
+    main = result.effects[result.effects["measure"] == HEADLINE]
+    kinds = list(main["kind"])
     for measure, colour, marker, shift in _PARTS:
         for place, kind in enumerate(kinds):
             row = result.effect(measure, kind)
@@ -37,11 +37,8 @@ def plot_response_effects(result: Responses, *, ax: Axes) -> Axes:
         label = measure if measure == HEADLINE else "echo: pronouns, names"
         ax.plot([], [], marker, color=colour, ms=4, label=label)
     ax.axvline(0, color="black", linewidth=0.8, linestyle="--")
-    prompts = [result.effect(kind=kind) for kind in kinds]
-    ax.set_yticks(
-        range(len(kinds)),
-        [f"{kind} ({row['prompts']})" for kind, row in zip(kinds, prompts, strict=True) if row],
-    )
+    names = [f"{kind} ({n})" for kind, n in zip(kinds, main["prompts"], strict=True)]
+    ax.set_yticks(range(len(kinds)), names)
     ax.set_ylim(len(kinds) - 0.4, -0.6)
     ax.set_xlabel("what the group brings, nats per response")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
@@ -77,8 +74,8 @@ def plot_words(result: Responses, *, ax: Axes) -> Axes:
 
 def found_words(result: Responses) -> pd.DataFrame:
     """Words, no echo, that one group makes likelier after correction over words."""
-    words = result.words
-    return words[(words["q"] < LEVEL) & ~words["echo"].astype(bool)]
+    words = result.other_words
+    return words[words["q"] < LEVEL]
 
 
 def responses_figure(result: Responses) -> Figure:
@@ -88,12 +85,11 @@ def responses_figure(result: Responses) -> Figure:
     left, right = figure.subplots(1, 2)
     plot_response_effects(result, ax=left)
     plot_words(result, ax=right)
-    tested = int((~result.words["echo"].astype(bool)).sum())
     text = (
         f"{short_name(record.model.name)}, {' and '.join(record.groups)}: "
         f"{counted(record.prompts, 'prompt')}, {counted(len(result.responses), 'response')} of up "
         f"to {record.tokens} tokens; {record.confidence:.0%} intervals over prompts. Words: "
-        f"{len(found_words(result))} of {tested} have q < .05."
+        f"{len(found_words(result))} of {len(result.other_words)} have q < .05."
     )
     return captioned(figure, text)
 

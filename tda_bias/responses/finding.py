@@ -103,7 +103,7 @@ def hardly_said(result: Responses) -> Iterator[str]:
 
 
 def _words(result: Responses) -> Iterator[str]:
-    own = result.words[~result.words["echo"].astype(bool)] if len(result.words) else result.words
+    own = result.other_words
     if result.record.greedy or own.empty:
         return
     found = int((own["q"] < LEVEL).sum())

@@ -108,6 +108,12 @@ class Responses(Result):
     def __repr__(self) -> str:
         return f"Responses({self.record.model.name}: {counted(self.record.prompts, 'prompt')})"
 
+    @property
+    def other_words(self) -> pd.DataFrame:
+        """Words that are no echo."""
+        words = self.words
+        return words[~words["echo"].astype(bool)] if len(words) else words
+
     def effect(self, measure: str = HEADLINE, kind: str = "all") -> Mapping[str, Any] | None:
         """The row of a measure over prompts of a kind; None if there is none."""
         table = self.effects

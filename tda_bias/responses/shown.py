@@ -79,7 +79,6 @@ def _decision_table(result: Responses) -> TableSpec:
 
 
 def _word_table(result: Responses, top: int) -> TableSpec:
-    own = result.words[~result.words["echo"].astype(bool)]
     first, second = result.record.groups
     columns = [
         Column("word", "{word}", left=True),
@@ -90,7 +89,7 @@ def _word_table(result: Responses, top: int) -> TableSpec:
         Column("q", _q),
     ]
     title = "Words expected in a response, without echo; words.csv has all"
-    return TableSpec(title, own.head(top), columns, uncut=True)
+    return TableSpec(title, result.other_words.head(top), columns, uncut=True)
 
 
 def _interval(row: Row) -> str:
