@@ -75,7 +75,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
 
 
 def limits_of_answers(study: AblationStudy) -> list[str]:
-    """What answers rest on, where effects on the bias in BBQ or on decisions were measured."""
+    """Caveats on BBQ's accuracy and on the mass of decisions, where these were measured."""
     base, limits = study.record.base, []
     if "bbq_bias" in study.outcomes:
         limits.append(

@@ -28,7 +28,7 @@ _ALMOST_ONE = 1 - 1e-9
 
 
 class RespondEffect:
-    """What a group brings to decisions and responses, as an outcome of removing heads.
+    """Effect of the group on decisions and responses, as an outcome of removing heads.
 
     ``decision`` is the mean over prompts of the difference between the groups in the log-odds of
     the good answer, as ``respond`` prints it. ``response_effect`` is read along the responses that
@@ -80,12 +80,12 @@ class RespondEffect:
 
     def summary(self, values: Values) -> dict[str, float]:
         """The response effect, the difference of decisions, and the mass of both answers."""
-        both = list(zip(self._trees, values, strict=True))
-        total = np.sum([own.weight @ own.places(read) for own, read in both], axis=0)
+        both = [(own, own.places(read)) for own, read in zip(self._trees, values, strict=True)]
+        total = np.sum([own.weight @ places for own, places in both], axis=0)
         numbers = dict(zip((EFFECT, DECISION), map(float, total), strict=True))
         found = {name: numbers[name] for name in self.names}
         if DECISION in found:
-            masses = [np.exp(own.places(read)[own.is_answer]).sum() for own, read in both]
+            masses = [np.exp(places[own.is_answer]).sum() for own, places in both]
             found["decision_mass"] = float(np.sum(masses) / sum(own.decides for own in self._trees))
         return found
 
