@@ -173,7 +173,7 @@ def _run_title(run: Run, names: Names) -> str:
 
 @dataclass(frozen=True)
 class RunSaid:
-    """What a run comes to, in the names of the page.
+    """Findings, remarks and outcomes of a run, with the page's names of models.
 
     Attributes:
         run: The run.

@@ -101,7 +101,7 @@ class WordTokens:
 
     @property
     def _starts(self) -> Int[np.ndarray, " word"]:
-        """Where the tokens of each word begin."""
+        """Index of the first token of each word."""
         return np.cumsum([0, *map(len, self.tokens)])[:-1]
 
     @property

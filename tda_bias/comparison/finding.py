@@ -141,9 +141,10 @@ def limits_of_samples(comparison: SampleComparison) -> Iterator[str]:
 
 
 def sentence(clauses: Sequence[str]) -> str:
-    """Clauses as one sentence, with a capital letter where it begins with no model's name."""
-    text = "; ".join(clauses)
-    return f"{text[:1].upper() if len(clauses) == 1 else text[:1]}{text[1:]}."
+    """Clauses as one sentence: verdicts, if any, and the cost."""
+    if len(clauses) == 1:  # without a verdict, which begins with the model after
+        return f"{clauses[0][:1].upper()}{clauses[0][1:]}."
+    return f"{'; '.join(clauses)}."
 
 
 def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bias"]]) -> list[str]:

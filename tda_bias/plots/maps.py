@@ -36,8 +36,8 @@ def maps_figure(layers: int, heads: int, panels: int = 1) -> tuple[Figure, list[
     wide = panels > 1 or (COLUMN - _BESIDE) / heads < _SMALLEST_CELL
     beside = 2 if panels > 1 and (PAGE / 2 - _BESIDE) / heads >= _SMALLEST_CELL else 1
     width, rows = PAGE if wide else COLUMN, math.ceil(panels / beside)
-    lowest = max(_HIGHEST / (layers * rows), _SMALLEST_CELL)
-    cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, lowest)
+    tallest = max(_HIGHEST / (layers * rows), _SMALLEST_CELL)
+    cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, tallest)
     figure = print_figure(width, rows * (cell * layers + _BELOW) + _CAPTION)
     figure.set_layout_engine("compressed")  # constrained, for axes of a fixed shape
     return figure, [figure.add_subplot(rows, beside, 1 + place) for place in range(panels)]
@@ -107,7 +107,9 @@ def draw_tested_map(
     top = float(max(high, 0.0 if chance is None else _ROOM * chance))
     low = float(min(low, top - 1e-9))
     beyond = bool((values > top).any()), bool((values < low).any())
-    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond)
+    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(
+        beyond, "neither"
+    )
     grey: Colormap = _GREYS
     found: Colormap = ListedColormap([ORANGE])
     said = label
@@ -115,8 +117,7 @@ def draw_tested_map(
         grey, found = _grey_to(chance, low, top), _COLOURS
         said = f"{label}; line: chance (family-wise p = .05)"
     image = draw_map(
-        ax, values, layers=layers, cmap=grey, limits=(low, top), label=said,
-        extend=extend or "neither",
+        ax, values, layers=layers, cmap=grey, limits=(low, top), label=said, extend=extend,
     )  # fmt: skip
     ax.imshow(
         np.where(survives, values, np.nan), cmap=found, aspect="equal",
