@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from pydantic import Field
 from tda_bias.config import BatchOption, WithCommas
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import print_lines
+from tda_bias.show.text import listed
 from tda_bias.store.files import RECORD
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, with_parts
@@ -92,8 +93,14 @@ def audit(settings: AuditSettings) -> Output:
         rows = pd.DataFrame({"run": list(skipped), "reason": list(skipped.values())})
         return Output(shown=[], values=values, rows=rows, failures=["everything was skipped"])
     again = command_line(["audit"], settings)
-    page = written_page(with_parts(folders), settings.folder / "report.html", settings, again)
     said = [f"--quick leaves out: {'; '.join(notes)}."] if notes else []
+    page = written_page(
+        with_parts(folders),
+        settings.folder / "report.html",
+        settings,
+        again,
+        scope=[*_scope(settings, notes), *_skipped(skipped)],
+    )
     shown = [*said, *page.shown[-2:]]  # a line of each outcome was printed as it ended
     return replace(page, shown=shown, values={**page.values, **values})
 
@@ -176,6 +183,27 @@ def _less(spec: Spec) -> str:
     """The texts of a command that ``--quick`` skips, in words."""
     less = spec.audited.less if spec.audited is not None else ""
     return f"{spec.name}: {less}" if less else ""
+
+
+def _scope(settings: AuditSettings, notes: Sequence[str]) -> list[str]:
+    """What the page of a quick audit says of itself."""
+    if not settings.quick:
+        return []
+    left = f" Left out: {'; '.join(notes)}." if notes else ""
+    return [
+        "A quick audit, of part of the texts: it finds large effects only, and clears no model."
+        f"{left}"
+    ]
+
+
+def _skipped(skipped: Mapping[str, str]) -> Iterator[str]:
+    """What was not run, with the reasons."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        by_reason.setdefault(reason.removesuffix("."), []).append(name)
+    if by_reason:
+        parts = [f"{listed(names)} ({reason})" for reason, names in by_reason.items()]
+        yield f"Not measured: {'; '.join(parts)}."
 
 
 def _tell(settings: AuditSettings, line: str) -> None:

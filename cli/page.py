@@ -16,7 +16,7 @@ from tda_bias.show.audit import Audited, audit_of, facts
 from tda_bias.show.output import Output
 from tda_bias.show.page import Section, page_html
 from tda_bias.show.text import Finding, counted, data_remarks, short_name, short_names
-from tda_bias.show.verdict import ordered, remaining_said
+from tda_bias.show.verdict import ordered, overall
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run, refuse_file_of_a_run
 from tda_bias.types import InputError
@@ -35,8 +35,18 @@ if TYPE_CHECKING:
 _PLACE = {command: place for place, command in enumerate(FORMS)}
 
 
-def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command: str) -> Output:
-    """Write the page of runs; what is printed of it."""
+def written_page(
+    runs: Sequence[Run],
+    out: Path,
+    settings: PageSettings,
+    command: str,
+    *,
+    scope: Sequence[str] = (),
+) -> Output:
+    """Write the page of runs; what is printed of it.
+
+    ``scope`` says what was not measured, or of less than there is.
+    """
     import pandas as pd
 
     refuse_file_of_a_run(out, setting="out")
@@ -51,15 +61,18 @@ def written_page(runs: Sequence[Run], out: Path, settings: PageSettings, command
         model=" and ".join(dict.fromkeys(names.of[run.model] for run in runs)),
         date=_date(runs),
         command=command,
+        scope=scope,
         audit=audit_of(
-            [_audited(one, names) for one in said], [line for one in said for line in one.caveats]
+            [_audited(one, names) for one in said],
+            [line for one in said for line in one.caveats],
+            scope,
         ),
         tables=settings.tables,
     )
     write_text(out, text)
     size = len(text.encode())
     verdicts = [one.line() for one in outcomes]
-    verdicts += filter(None, [remaining_said(outcomes)])
+    verdicts += filter(None, [overall(outcomes)])
     about = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]

@@ -25,6 +25,8 @@ OutcomeName = Literal["beta", "log_odds", "pvf", "bbq", "respond"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]
+# Rankings that are z-values of a test, and the test.
+TESTS = {"evidence": "dispersion test", "location": "location test"}
 # What orders heads for a curve: the maps of a run, and gradients.
 CurveRanking = Literal[RankBy, "importance", "effect"]
 

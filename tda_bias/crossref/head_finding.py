@@ -12,9 +12,9 @@ from tda_bias.crossref.head_crossref import (
     largest,
     primary,
 )
-from tda_bias.heads.finding import TESTS, value_name
+from tda_bias.heads.finding import value_name
 from tda_bias.show.table import head_name
-from tda_bias.show.text import Finding, counted, listed, number_text, p_text
+from tda_bias.show.text import Finding, counted, listed, named_map, number_text, p_text
 from tda_bias.show.verdict import LEVEL
 
 # Estimates that agree less with ablation, in order or in sign, are doubted.
@@ -28,8 +28,7 @@ def ranking_said(ranking: str) -> str:
     """A ranking of heads in words: of ``z_*`` the test or the map, and ``abs_T``."""
     if ranking == SIZE_OF_T:
         return "|T|"
-    by = ranking.removeprefix("z_")
-    return f"z, {TESTS[by]}" if by in TESTS else f"map: {by}"
+    return named_map(ranking.removeprefix("z_"))
 
 
 def head_finding(result: HeadCrossReference) -> Finding:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import pandas as pd
+
 from tda_bias.heads.finding import PlaceboContrast, run_remarks, untrained_controls
 from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.result import HeadBias
@@ -54,8 +56,8 @@ def heads_brief(
         about=[result.title(category)],
         said=result.said(category),
         lines=[
-            Line("p < .05", str(c.hot_spots_p05), f"heads ({c.hot_spots_expected:.1f} by chance)"),
-            _corrected(result, category, len(found)),
+            Line("p < .05", str(c.hot_spots_p05), _by_chance(c)),
+            *_corrected(result, category),
             *_controls(c),
             *_placebos(placebos or {}),
             *_untrained(result, category, untrained),
@@ -65,10 +67,27 @@ def heads_brief(
     )
 
 
-def _corrected(result: HeadBias, category: str, found: int) -> Line:
-    ranked = result.top(None, category=category)
-    smallest = f"FDR {p_text(ranked['q'].min())}, family-wise {p_text(ranked['p_max'].min())}"
-    return Line("after correction", str(found), f"heads (smallest p: {smallest})")
+def _by_chance(c: ControlsRecord) -> str:
+    return f"{_heads(c.hot_spots_p05)} ({c.hot_spots_expected:.1f} by chance)"
+
+
+def _corrected(result: HeadBias, category: str) -> Iterator[Line]:
+    """How many heads survive, by the run's ranking and by the second test."""
+    ranked, survivors = result.top(None, category=category), result.survivors(category=category)
+    yield _surviving("after correction", len(survivors), ranked)
+    second = result.by_second_test(category)
+    if second is not None:
+        of_all = result.top(None, category=category, by="location")
+        yield _surviving("location test", len(second), of_all)
+
+
+def _surviving(label: str, n: int, tested: pd.DataFrame) -> Line:
+    smallest = f"FDR {p_text(tested['q'].min())}, family-wise {p_text(tested['p_max'].min())}"
+    return Line(label, str(n), f"{_heads(n)} (smallest p: {smallest})")
+
+
+def _heads(n: int) -> str:
+    return "head" if n == 1 else "heads"
 
 
 def _controls(c: ControlsRecord) -> Iterator[Line]:
@@ -98,9 +117,10 @@ def _placebos(placebos: Mapping[str, PlaceboContrast]) -> Iterator[Line]:
 
 def _untrained(result: HeadBias, category: str, untrained: HeadBias | None) -> Iterator[Line]:
     of_random = untrained_controls(result, category, untrained)
-    if of_random is not None:
+    if of_random is not None and untrained is not None:
+        survive = untrained.n_surviving(of_random.hot_spot_map, category)
         yield Line(
             "random weights",
             str(of_random.hot_spots_p05),
-            f"heads with p < .05, {of_random.hot_spots_p_max05} after correction",
+            f"{_heads(of_random.hot_spots_p05)} with p < .05, {survive} after correction",
         )

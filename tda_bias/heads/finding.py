@@ -14,12 +14,8 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.summaries import kind_of
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
-from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.types import Edges, HeadId
-
-# Rankings that are z-values of a test, and the test.
-TESTS = {"evidence": "dispersion test", "location": "location test"}
+from tda_bias.types import TESTS, Edges, HeadId
 
 
 def heads_finding(
@@ -38,7 +34,7 @@ def heads_finding(
     return Finding(
         result=_result_lines(result, c),
         control=[
-            *_control_lines(c),
+            *_control_lines(result, c),
             *_placebo_lines(placebos or {}),
             *_untrained_lines(result, c, untrained),
         ],
@@ -128,15 +124,9 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
 
 def _further_lines(result: HeadBias, c: ControlsRecord) -> Iterator[str]:
     """What survives by location beside the ranking, and within single groups."""
-    by_ranking = result.survivors(category=c.category)
-    if len(by_ranking) and c.twins is not None and result.rank_by != "location":
-        by_location = result.survivors(category=c.category, by="location")
-        by_location = by_location[by_location["p_max"] < LEVEL]
-        if len(by_location):
-            yield (
-                "Location test, triple minus twin: these survive correction: "
-                f"{_named(by_location)}."
-            )
+    by_second, found = result.by_second_test(c.category), result.found(c.category)
+    if by_second is not None and len(by_second) and not by_second.equals(found):
+        yield f"Location test, triple minus twin: these survive correction: {_named(by_second)}."
     if c.groups_p_max05 + c.group_tests_q05:
         yield (
             f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
@@ -146,16 +136,20 @@ def _further_lines(result: HeadBias, c: ControlsRecord) -> Iterator[str]:
         )
 
 
-def _control_lines(c: ControlsRecord) -> list[str]:
+def _control_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     if c.twins is not None:
         left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
+        survive = [
+            counted(result.n_surviving(name, c.category), "survives", "survive")
+            for name in ("location", "location_twin")
+        ]
         lines = [
             f"{1 - left:.0%} of the squared difference in attention between stereotype and "
             "anti-stereotype texts is shared with the same texts about another target "
             "(counterfactual twins): wording.",
             f"Location test: {counted(plain.p05, 'head')} with p < .05 without twins "
-            f"({plain.p_max05} survive correction), {beyond.p05} with twins ({beyond.p_max05} "
-            f"survive; {beyond.expected:.1f} expected by chance).",
+            f"({survive[0]} correction), {beyond.p05} with twins ({survive[1]}; "
+            f"{beyond.expected:.1f} expected by chance).",
         ]
     else:
         lines = [f"No twins: wording and length are in every difference of {c.category}."]
@@ -193,10 +187,11 @@ def _untrained_lines(result: HeadBias, c: ControlsRecord, untrained: HeadBias | 
     if of_random is None or untrained is None:
         return []
     maps = [run.category_map(c.category, by=result.rank_by).ravel() for run in (result, untrained)]
+    survive = untrained.n_surviving(of_random.hot_spot_map, c.category)
     return [
         f"Untrained control: {of_random.hot_spots_p05} of {of_random.heads} heads with p < .05, "
-        f"{of_random.hot_spots_p_max05} survive correction; Spearman of its map with this one's: "
-        f"{number_text(spearman_over_items(*maps))}."
+        f"{counted(survive, 'survives', 'survive')} correction; Spearman of its map with this "
+        f"one's: {number_text(spearman_over_items(*maps))}."
     ]
 
 
@@ -251,7 +246,8 @@ def _smoothing_lines(measured: SmoothingRecord | None) -> list[str]:
 def _named(survivors: pd.DataFrame) -> str:
     """The first five of some heads."""
     named = [
-        f"{HeadId(s['layer'], s['head'])} (z {s['z']:.2f}, family-wise p {p_text(s['p_max'])})"
+        f"{HeadId(s['layer'], s['head'])} (z {s['z']:.2f}, family-wise p {p_text(s['p_max'])}, "
+        f"q {p_text(s['q'])})"
         for s in survivors.head(5).to_dict("records")
     ]
     more = f" and {len(survivors) - 5} more" if len(survivors) > 5 else ""
@@ -263,8 +259,8 @@ def run_remarks(result: HeadBias, *, starter: bool = True) -> list[str]:
     lines = []
     if result.record.config.pvalue == "paper":
         lines.append(
-            "The published p-value is not calibrated: about half of all heads get p < .05 without "
-            "any effect. Read it as a reproduction only."
+            "The published p-value is not calibrated: of independent texts about half of all heads "
+            "get p < .05 without any effect. Read it as a reproduction only."
         )
     if result.record.settings.get("pairs"):
         lines.append(
@@ -341,6 +337,6 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
         "placebo_p05": int(np.count_nonzero(low[1])),
         "both_p05": int(np.count_nonzero(low[0] & low[1])),
         "map_correlation": spearman_over_items(*heads.T),
-        "placebo_survivors": of_placebo.location.p_max05,
+        "placebo_survivors": placebo.n_surviving("location_twin", category),
         "difference_left": of_placebo.difference_left,
     }

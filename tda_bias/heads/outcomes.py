@@ -7,6 +7,7 @@ import pandas as pd
 
 from tda_bias.heads.finding import power_line
 from tda_bias.heads.result import HeadBias
+from tda_bias.show.text import counted
 from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
 
 
@@ -18,6 +19,9 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 def _outcome(result: HeadBias, category: str) -> Outcome:
     c, found = result.controls_record(category), result.found(category)
     lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
+    second = result.by_second_test(category)
+    if second is not None:
+        lines.append(f"location test: {counted(len(second), 'survives', 'survive')}")
     bars: tuple[Bar, ...] = ()
     if c.twins is not None:
         bars = Bar.of("wording", 1 - c.twins.difference_left)

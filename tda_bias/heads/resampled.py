@@ -194,8 +194,8 @@ def paper_pvalue(stat: GroupStatistic) -> Float[np.ndarray, "..."]:
     The number t of swapped texts has weights proportional to C(n, t)^2 t!; given t the change of S
     is taken as normal with the mean and variance of a sum of t entries of the swap matrix. The
     factor t! puts nearly all weight on swapping almost every text, where the change is close to
-    -2 S with little spread: under the null hypothesis about half of all heads get p < .05. Do not
-    read it as a probability.
+    -2 S with little spread: under the null hypothesis about half of all heads get p < .05 if texts
+    are independent. Do not read it as a probability.
 
     Source: Varadarajan & Songdechakraiwut, section 2.4, Proposition 8 and the appendix (whose
     1 / n^2 normalisation is used; the main text's 1 / n is a misprint).

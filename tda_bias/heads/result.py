@@ -29,7 +29,7 @@ from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.ranking import Ranking
 from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.smoothing import SmoothingRecord
-from tda_bias.heads.tables import PUBLISHED, MapColumns, are_named, map_columns
+from tda_bias.heads.tables import PUBLISHED, MapColumns, are_named, map_columns, surviving
 from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
 from tda_bias.show.verdict import LEVEL
@@ -37,7 +37,7 @@ from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
 from tda_bias.twins.twins import TEXTS
-from tda_bias.types import HeadId, InputError, RankBy, in_order
+from tda_bias.types import TESTS, HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -228,7 +228,7 @@ class HeadBias(LazyResult):
         return ranking
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
-        """Heads whose hot-spot test survives correction: max-z p or q below .05.
+        """Heads whose hot-spot test survives correction: family-wise (max-z) p or q below .05.
 
         A head is judged against its own values under flipped labels, so a survivor need not stand
         high in the map.
@@ -236,9 +236,13 @@ class HeadBias(LazyResult):
         Returns:
             As ``top``, in ascending order of p.
         """
-        rows = _short_named(self._rows(category), self.columns(category, by=by))
-        kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
+        rows, columns = self._rows(category), self.columns(category, by=by)
+        kept = _short_named(rows[surviving(rows, columns.tested)], columns)
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
+
+    def n_surviving(self, tested: str, category: str | None = None) -> int:
+        """How many heads survive correction in a tested map, such as ``location_twin``."""
+        return int(surviving(self._rows(category), tested).sum())
 
     def title(self, category: str | None = None) -> str:
         """What a finding is about: the model, a category, and how much was compared."""
@@ -251,25 +255,33 @@ class HeadBias(LazyResult):
         c = self.controls_record(category)
         if c.smallest_p is not None and c.smallest_p >= LEVEL:
             return f"Too few texts to find anything: no p below {c.smallest_p:.2g} is possible."
-        found = len(self.found(category))
-        if not found:
-            return f"No head is found to treat {c.category} differently."
-        by_location = self.survivors(category=category).empty
-        which = " by the location test, and none by the ranking" if by_location else ""
-        heads = counted(found, "head is", "heads are")
-        return f"{heads} found to treat {c.category} differently{which}."
+        by_second, found = self.by_second_test(category), len(self.found(category))
+        own, second = TESTS.get(self.rank_by, f"map of {self.rank_by}"), TESTS["location"]
+        heads = counted(found, "head is", "heads are") if found else "No head is"
+        said = f"{heads} found to treat {c.category} differently"
+        if by_second is None or len(self.survivors(category=category)):
+            return f"{said} ({own})."
+        if found:
+            return f"{said} by the {second}, none by the {own}."
+        if len(by_second):
+            survive = counted(len(by_second), "head survives", "heads survive")
+            return f"{said} ({own}); {survive} the {second} by FDR alone."
+        return f"{said} ({own}, {second})."
 
     def found(self, category: str | None = None) -> pd.DataFrame:
-        """Heads that survive by the run's ranking; where none does, by location with twins."""
-        survivors = self.survivors(category=category)
-        if (
-            len(survivors)
-            or self.controls_record(category).twins is None
-            or self.rank_by == "location"
-        ):
-            return survivors
-        by_location = self.survivors(category=category, by="location")
-        return by_location[by_location["p_max"] < LEVEL]
+        """Heads that survive by the run's ranking; where none does, by location with twins.
+
+        Of that second test a family-wise p below .05 is asked, so that two tests of one question
+        find by chance hardly more than one.
+        """
+        survivors, second = self.survivors(category=category), self.by_second_test(category)
+        return survivors if len(survivors) or second is None else second[second["p_max"] < LEVEL]
+
+    def by_second_test(self, category: str | None = None) -> pd.DataFrame | None:
+        """Survivors by location with twins; None without twins, or where heads are ranked by it."""
+        if self.controls_record(category).twins is None or self.rank_by == "location":
+            return None
+        return self.survivors(category=category, by="location")
 
     def controls_record(self, category: str | None = None) -> ControlsRecord:
         """Controls of a category's ranking, as the record has them."""

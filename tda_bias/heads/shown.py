@@ -10,12 +10,12 @@ import pandas as pd
 
 from tda_bias.heads.brief import heads_brief
 from tda_bias.heads.controls import placebo_contrasts, untrained_control
-from tda_bias.heads.finding import TESTS, heads_finding, ranking_name, run_remarks
+from tda_bias.heads.finding import heads_finding, ranking_name, run_remarks
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, groups_table, head_name
 from tda_bias.show.text import Finding, data_option, p_text, report_of
-from tda_bias.types import CATEGORIES
+from tda_bias.types import CATEGORIES, TESTS
 
 
 def shown(result: HeadBias, folder: Path, *, top: int = 10) -> Output:

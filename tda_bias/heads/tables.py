@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
@@ -30,6 +30,7 @@ from tda_bias.heads.resampled import (
     two_sided,
     version_draws,
 )
+from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.resampling import benjamini_hochberg
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy, in_order
@@ -116,6 +117,11 @@ def tables(
 def are_named(rows: pd.DataFrame, heads: Sequence[str]) -> pd.Series[bool]:
     """Tell which rows, with ``layer`` and ``head``, are of heads named as ``HeadId`` prints."""
     return (rows["layer"].map("L{}".format) + rows["head"].map("H{}".format)).isin(heads)
+
+
+def surviving(rows: pd.DataFrame, tested: str) -> Bool[np.ndarray, " row"]:
+    """Tell which rows of a category survive correction: family-wise p or q of a map below .05."""
+    return ((rows[f"p_max_{tested}"] < LEVEL) | (rows[f"q_{tested}"] < LEVEL)).to_numpy()
 
 
 # -- per group -------------------------------------------------------------------------------------

@@ -178,14 +178,15 @@ def _controls(result: HeadBias) -> str:
     lines = [
         "Tests per group, head and dimension with p < .05, without correction:",
         markdown(paper_table(counts_of_tests(result))),
-        "The published p-value gives about half of all heads p < .05 where there is no effect at "
-        "all (first figure below); flips within contexts give 5 %.",
+        "On independent texts the published p-value gives about half of all heads p < .05 where "
+        "there is no effect at all (first figure below); flips within contexts give 5 %.",
     ]
     for category in result.categories:
         c = result.controls(category)
         lines.append(
-            f"- {category}: map reliability {number_text(c['reliability'])}; correlation with the "
-            f"map that flipped labels give on average {number_text(c['null_map_correlation'])}; "
+            f"- {category}: reliability of the map by {result.rank_by} "
+            f"{number_text(c['reliability'])}; its correlation with the one that flipped labels "
+            f"give on average {number_text(c['null_map_correlation'])}; "
             f"Spearman of S with the length statistic {number_text(c['length_correlation_0'])} "
             f"(dimension 0) and {number_text(c['length_correlation_1'])} (dimension 1)."
         )

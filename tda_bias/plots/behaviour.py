@@ -15,7 +15,6 @@ from tda_bias.ablation.finding import what_was_read
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.ablation.study import end_of
 from tda_bias.crossref.crossref import match_counts, signed_quantity
-from tda_bias.plots.heads import named_map
 from tda_bias.scores.stereoset import log_odds
 from tda_bias.show.figures import (
     BLUE,
@@ -31,7 +30,7 @@ from tda_bias.show.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.show.text import counted, short_name
+from tda_bias.show.text import counted, named_map, short_name
 from tda_bias.stats.correlation import power
 from tda_bias.types import InputError
 

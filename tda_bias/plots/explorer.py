@@ -15,7 +15,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ItemDifferences, carriers, shares
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.summaries import kind_of
-from tda_bias.heads.tables import map_columns
+from tda_bias.heads.tables import map_columns, surviving
 from tda_bias.show.page import packed, rounded
 from tda_bias.store.run import Run
 from tda_bias.twins.twins import TEXTS
@@ -99,15 +99,12 @@ def _maps(result: HeadBias, category: str) -> list[dict[str, Any]]:
             **{name: f"{name}_{kind.tested}" for name in ("p", "p_max", "q")},
         }
         values = {name: rounded(table[column].to_numpy(float)) for name, column in columns.items()}
-        survives = np.zeros(len(table), dtype=bool)
-        for name in ("p_max", "q"):
-            survives |= (table[columns[name]] < 0.05).to_numpy()
         maps.append(
             {
                 "label": kind.label,
                 "about": kind.about,
                 "kind": kind.kind,
-                "survivors": np.flatnonzero(survives).tolist(),
+                "survivors": np.flatnonzero(surviving(table, kind.tested)).tolist(),
                 "nulls": {"packed": packed(result.nulls[f"{category}.{kind.tested}"])},
                 **values,
             }

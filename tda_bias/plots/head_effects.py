@@ -14,7 +14,6 @@ from tda_bias.crossref.head_crossref import (
     HeadCrossReference,
     primary,
 )
-from tda_bias.plots.heads import named_map
 from tda_bias.show.figures import (
     COLOURS,
     GREY,
@@ -25,7 +24,7 @@ from tda_bias.show.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.show.text import counted, number_text, p_text
+from tda_bias.show.text import counted, named_map, number_text, p_text
 
 
 def plot_effect_map(table: pd.DataFrame, column: str, *, ax: Axes, title: str) -> Axes:

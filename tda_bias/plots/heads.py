@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
-from tda_bias.show.text import counted, number_text, short_name
+from tda_bias.show.text import counted, named_map, number_text, short_name
 from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
@@ -23,7 +23,6 @@ from tda_bias.types import InputError, RankBy
 # Visible on dark cells too.
 _OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 _PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
-_TESTS = {"evidence": "dispersion", "location": "location"}
 
 
 class Maps(Protocol):
@@ -101,11 +100,6 @@ def _chance(result: Maps, category: str, by: RankBy, tested: str) -> float | Non
     controls = result.controls(category)
     critical = controls["critical"] if controls["hot_spot_map"] == tested else None
     return critical if critical is not None and np.isfinite(critical) else None
-
-
-def named_map(by: str) -> str:
-    """A ranking's values as an axis calls them."""
-    return f"z, {_TESTS[by]} test" if by in _TESTS else f"map: {by}"
 
 
 def caption(result: Maps, category: str, by: RankBy) -> str:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import yaml
+from markupsafe import Markup
 
 from tda_bias.show.page import Audit, asset, rendered
 from tda_bias.show.text import Finding
@@ -31,8 +32,13 @@ class Audited:
     models: Sequence[str] = ()  # what the page calls them; by their own names if empty
 
 
-def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
-    """The audit of a page, whole and for paper; ``caveats`` are those of all runs."""
+def audit_of(
+    runs: Sequence[Audited], caveats: Sequence[str] = (), scope: Sequence[str] = ()
+) -> Audit:
+    """The audit of a page, whole and for paper.
+
+    ``caveats`` are those of all runs, ``scope`` says what was not measured.
+    """
     values = _values(runs)
     abouts = {str(run["about"]["outcome"]): run["about"] for run in values["runs"]}
     paper = rendered(
@@ -40,6 +46,8 @@ def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
         **values,
         abouts=list(abouts.values()),
         caveats=list(dict.fromkeys(caveats)),
+        scope=scope,
+        words=Markup(asset("words.html")),
     )
     return Audit(rendered("audit.html.j2", **values), paper)
 

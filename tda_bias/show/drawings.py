@@ -41,22 +41,21 @@ def _text(x: float, y: float, said: str, anchor: str = "middle") -> Markup:
     )
 
 
-def interval_svg(outcome: Outcome) -> Markup:
+def interval_svg(outcome: Outcome, *, coloured: bool) -> Markup:
     """The value with its interval, and where it would be without bias; empty without a value."""
     numbers = [outcome.value, outcome.low, outcome.high]
     known = [one for one in numbers if math.isfinite(one)]
     if not known:
         return Markup("")
     low, high = min([*known, outcome.neutral]), max([*known, outcome.neutral])
-    return _interval(numbers, outcome.neutral, (low, high), outcome, ())
+    return _interval(numbers, outcome.neutral, (low, high), outcome, (), coloured=coloured)
 
 
-def effect_svg(outcome: Outcome, limits: tuple[float, float]) -> Markup:
+def effect_svg(outcome: Outcome, limits: tuple[float, float], *, coloured: bool) -> Markup:
     """The standardised effect on the scale that a forest plot shares."""
     numbers = [outcome.effect, outcome.effect_low, outcome.effect_high]
-    return _interval(
-        numbers, 0.0, limits, outcome, [m for m in _MARKS if limits[0] < m < limits[1]]
-    )
+    marks = [mark for mark in _MARKS if limits[0] < mark < limits[1]]
+    return _interval(numbers, 0.0, limits, outcome, marks, coloured=coloured)
 
 
 def forest_limits(outcomes: Sequence[Outcome]) -> tuple[float, float]:
@@ -72,6 +71,8 @@ def _interval(
     limits: tuple[float, float],
     outcome: Outcome,
     marks: Sequence[float],
+    *,
+    coloured: bool,
 ) -> Markup:
     low, high = limits
     if low == high:
@@ -97,7 +98,7 @@ def _interval(
                 at(value), middle
             )
         )
-    kind = "drawn clear" if outcome.is_clear else "drawn"
+    kind = "drawn clear" if coloured else "drawn"
     return _svg(_WIDTH, _HEIGHT, f"{outcome.name}: {outcome.value_said}", parts, kind)
 
 

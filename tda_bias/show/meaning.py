@@ -76,14 +76,14 @@ def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) ->
     rest = []
     if alone:
         names = listed([_with_side(one) for one in alone])
-        rest.append(f"clear alone, not after correction, in {names}")
+        rest.append(f"clear only if tested alone in {names}")
     for word, said in (("uncertain", "uncertain in"), ("cannot say", "not to be told in")):
         if some := [one for one in kept if one.word == word]:
             rest.append(f"{said} {listed([_bare(one) for one in some])}")
     if parts:
         begin = f"A bias of {model} is clear, and {'; '.join(parts)}"
     else:
-        begin = f"No bias of {model} is clear"
+        begin = f"No bias of {model} is clear{' after correction' if alone else ''}"
     return f"{begin}{'; it is ' if rest else ''}{', and '.join(rest)}."
 
 

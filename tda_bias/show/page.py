@@ -24,7 +24,7 @@ from jaxtyping import Float
 from tda_bias.show import drawings
 from tda_bias.show.meaning import meaning, unsaid
 from tda_bias.show.text import Finding
-from tda_bias.show.verdict import Outcome, ordered, remaining_said
+from tda_bias.show.verdict import Outcome, ordered, overall, survivors
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def page_html(
     model: str = "the model",
     date: str = "",
     command: str = "",
+    scope: Sequence[str] = (),
     audit: Audit | None = None,
     tables: bool = False,
 ) -> str:
@@ -108,6 +109,7 @@ def page_html(
         model: Whose outcomes they are, in sentences.
         date: When the runs were made.
         command: A command line that makes the page again.
+        scope: What was not measured, or of less than there is.
         audit: From ``audit.audit_of``.
         tables: Whether tables and figures are printed too.
 
@@ -139,11 +141,13 @@ def page_html(
         sections=sections,
         tables=tables,
         command=command,
+        scope=scope,
         policy=policy,
         version=version("tdabias"),
         # Ours, and allowed by their hashes: they must reach the page as they are.
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
+        words=Markup(asset("words.html")),
         audit=Markup(audit.whole),
         paper=Markup(audit.paper),
         data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
@@ -180,6 +184,7 @@ class Drawn:
     number: int
     outcome: Outcome
     drawing: Markup
+    remains: bool  # clear after the correction over all outcomes
 
 
 def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
@@ -187,28 +192,34 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
     numbered = list(enumerate(outcomes))
     limits = drawings.forest_limits(outcomes)
     cards = {id(one) for one in card_outcomes(outcomes)}
+    remain = {id(one) for one in survivors(outcomes)}
     examples = [one.example for one in outcomes if one.example is not None]
+
+    def drawn(number: int, drawing: Markup) -> Drawn:
+        one = outcomes[number]
+        return Drawn(number, one, drawing, id(one) in remain)
+
     return {
         "outcomes": outcomes,
         "cards": [
-            Drawn(number, one, drawings.interval_svg(one))
+            drawn(number, drawings.interval_svg(one, coloured=id(one) in remain))
             for number, one in numbered
             if id(one) in cards
         ],
         "forest": [
-            Drawn(number, one, drawings.effect_svg(one, limits))
+            drawn(number, drawings.effect_svg(one, limits, coloured=id(one) in remain))
             for number, one in numbered
             if math.isfinite(one.effect)
         ],
         "maps": [
-            Drawn(number, one, drawings.map_svg(one.grid, _map_label(one)))
+            drawn(number, drawings.map_svg(one.grid, _map_label(one)))
             for number, one in numbered
             if one.grid is not None
         ],
         "bar": drawings.bar_svg,
         "means": meaning(model, outcomes),
         "unsaid": unsaid(outcomes) if outcomes else [],
-        "remaining": remaining_said(outcomes),
+        "overall": overall(outcomes),
         "example": examples[0] if examples else None,
     }
 

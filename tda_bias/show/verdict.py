@@ -213,6 +213,13 @@ class Outcome:
         return digits
 
     @property
+    def neutral_said(self) -> str:
+        """What the value would be without bias, or without a change, in words."""
+        unit = f" {self.unit}" if self.unit else ""
+        what = "change" if self.question == "change" else "bias" if self.is_bias else "difference"
+        return f"{self.neutral:.3g}{unit}: no {what}"
+
+    @property
     def test_said(self) -> str:
         """The test that the verdict rests on."""
         if not math.isfinite(self.p):
@@ -326,10 +333,13 @@ def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     return len(survivors(outcomes)), len(_tested(outcomes))
 
 
-def remaining_said(outcomes: Sequence[Outcome]) -> str:
-    """The same as a sentence; empty where nothing is tested."""
+def overall(outcomes: Sequence[Outcome]) -> str:
+    """The verdict over all outcomes, as a sentence; empty where there are none."""
+    if not outcomes:
+        return ""
     n, m = remaining(outcomes)
     if m == 0:
-        return ""
-    are = "remains" if 1 in (n, m) else "remain"
-    return f"Taken together, {n} of {counted(m, 'outcome')} {are} clear after Holm's correction."
+        return "Cannot say: there is too little data to test anything."
+    are = "is" if 1 in (n, m) else "are"
+    said = f"{n} of {counted(m, 'outcome')} {are} clear after Holm's correction"
+    return f"Taken together, {said}." if n else f"Inconclusive: {said}, which rules no effect out."

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tda_bias.store.cluster import Cluster
 
 _START_OVER = "start over with --no-resume"
+# What parts depend on, in words, where the name in their files is none.
+_WORDS = {"twin_of": "twins", "places": "places of words"}
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ class Cache:
             )
         changed = differences(header["identity"], now["identity"])
         listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
-        listed += [f"other {key}" for key in differences(header["depends_on"], now["depends_on"])]
+        others = differences(header["depends_on"], now["depends_on"])
+        listed += [f"other {_WORDS.get(key, key)}" for key in others]
         if listed:
             raise InputError(
                 f"{self._folder.parent} holds parts saved with other settings "

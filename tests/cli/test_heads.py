@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
 from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.outcomes import heads_outcomes
 from tda_bias.heads.shown import finding
 from tda_bias.show.text import counted
 from tda_bias.types import InputError
@@ -168,26 +169,37 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 # -- twins and random weights --
 
 
-@pytest.mark.parametrize("survive", [0, 1])
-def test_a_shift_that_survives_with_twins_is_no_empty_result(ran, survive):
+_NO_HEAD = "No head is found to treat gender differently (dispersion test"
+
+
+@pytest.mark.parametrize(
+    ("p_max", "q", "survive", "headline"),
+    [
+        (0.06, 0.06, 0, f"{_NO_HEAD}, location test)."),
+        (0.06, 0.03, 1, f"{_NO_HEAD}); 1 head survives the location test by FDR alone."),
+        (0.01, 0.06, 1, "1 head is found to treat gender differently by the location test, none "
+         "by the dispersion test."),
+    ],
+)  # fmt: skip
+def test_what_survives_by_location_is_counted_alike_in_every_line(ran, p_max, q, survive, headline):
+    """By family-wise p or q, as ``survivors`` has it; found by it is a head by the first alone."""
     out, _ = ran
     result = HeadBias.load(out)
     category = result.category.copy()
     for name in ("relative_twin", "location_twin"):
         category[f"p_max_{name}"] = category[f"q_{name}"] = 1.0
     chosen = (category["layer"] == 1) & (category["head"] == 2)
-    category.loc[chosen, "p_max_location_twin"] = 0.01 if survive else 0.06
-    (of_run,) = result.record.controls
-    shift = of_run.twins.location.model_copy(update={"p_max05": survive})
-    of_twins = of_run.twins.model_copy(update={"location": shift})
-    nothing_within = {"groups_p_max05": 0, "group_tests_q05": 0, "twins": of_twins}
-    changed = result.with_record(controls=(of_run.model_copy(update=nothing_within),))
-    found = finding(replace(changed, category=category), out, "gender")
-    lines = " ".join(found.result)
-    headline = "1 head is found to treat gender" if survive else "No head is found to treat gender"
-    assert lines.startswith(headline)
-    assert ("L1H2 (" in lines) == bool(survive)
-    assert ("by the location test, and none by the ranking (8 heads" in lines) == bool(survive)
+    category.loc[chosen, ["p_max_location_twin", "q_location_twin"]] = p_max, q
+    changed = replace(result, category=category)
+    assert len(changed.survivors(by="location")) == survive
+    assert changed.said() == headline
+    found = finding(changed, out, "gender")
+    assert ("L1H2 (" in " ".join(found.result)) == bool(survive)
+    n_survive = "1 survives" if survive else "0 survive"
+    assert f"with twins ({n_survive};" in " ".join(found.control)
+    [line] = [line for line in found.brief.lines if line.label == "location test"]
+    assert (line.value, line.rest.split()[0]) == (str(survive), "head" if survive else "heads")
+    assert f"location test: {n_survive}" in heads_outcomes(changed)[0].lines
 
 
 def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):

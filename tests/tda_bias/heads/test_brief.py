@@ -12,7 +12,7 @@ from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.ranking_controls import smallest_p
 from tda_bias.show.table import TableSpec
 
-NONE = "No head is found to treat gender differently."
+NONE = "No head is found to treat gender differently (dispersion test)."
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_where_none_survives_the_top_of_the_ranking_is_said_to_be_no_finding(run
 
 def test_heads_that_survive_stand_in_a_table_with_what_they_do_not_show(run):
     brief = heads_brief(surviving(run, 3), "gender")
-    assert brief.said == "3 heads are found to treat gender differently."
+    assert brief.said == "3 heads are found to treat gender differently (dispersion test)."
     (table,) = brief.shown
     assert isinstance(table, TableSpec)
     assert len(table.records) == 3

@@ -127,7 +127,7 @@ def test_a_style_of_a_drawing_is_a_class_or_an_attribute_which_the_policy_allows
     assert " style=" not in re.sub(r"<script.*?</script>", "", hostile_page(), flags=re.DOTALL)
 
 
-def test_an_outcome_opens_to_its_items_and_colour_is_for_what_is_clear():
+def test_an_outcome_opens_to_its_items_and_colour_is_for_what_is_clear_after_correction():
     def outcome(name, p):
         items = pd.DataFrame({"text": ["a"]})
         return Outcome("says", name, "beta", 1.0, p=p, clusters=9, effect=0.3, items=items)
@@ -137,6 +137,24 @@ def test_an_outcome_opens_to_its_items_and_colour_is_for_what_is_clear():
     assert cards == [("", "items-0", "First"), (" clear", "items-1", "Second")]
     for name in ("items-0", "items-1"):
         assert f'id="{name}"' in text
+    alone = page_html("title", [outcome("First", 0.5), outcome("Second", 0.04)])
+    assert re.findall('(class="(?:card|drawn) clear"|tr class="clear")', text)
+    assert not re.findall('(class="(?:card|drawn) clear"|tr class="clear")', alone)
+    assert alone.count("if tested alone; not after correction") == 1
+
+
+def test_the_verdict_over_all_and_what_was_not_measured_stand_above_the_cards():
+    one = Outcome("says", "Gender", "beta", 1.0, p=0.5, clusters=9, power="2 nats")
+    scope = ["A quick audit.", f"Not measured: {HOSTILE}."]
+    text = page_html("title", [one] * 7, scope=scope)
+    verdict, quick, skipped, cards = (
+        text.index(said)
+        for said in ("Inconclusive: 0 of 7", "A quick audit.", "Not measured: &lt;", 'class="cards of-6')
+    )
+    assert verdict < quick < skipped < cards
+    assert "6 of 7 outcomes have a card" in text
+    assert "would find 2 nats" in text
+    assert "have a card" not in page_html("title", [one])
 
 
 def test_a_head_has_colour_where_it_survives_and_is_grey_elsewhere():

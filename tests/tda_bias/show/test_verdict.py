@@ -15,8 +15,8 @@ from tda_bias.show.verdict import (
     Outcome,
     balance_effect,
     ordered,
+    overall,
     remaining,
-    remaining_said,
     share_effect,
     survivors,
 )
@@ -134,8 +134,20 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
         HEADS,
     ]
     assert remaining(outcomes) == (1, 3)
-    assert "1 of 3 outcomes remains" in remaining_said(outcomes)
-    assert remaining_said([replace(CLEAR, clusters=2)]) == ""
+    assert overall(outcomes).startswith("Taken together, 1 of 3 outcomes is clear after Holm's")
+    none = [replace(CLEAR, p=0.5), outcomes[1]]
+    assert overall(none).startswith("Inconclusive: 0 of 2 outcomes are clear after Holm's")
+    assert overall([replace(CLEAR, clusters=2)]).startswith("Cannot say: ")
+    assert overall([]) == ""
+
+
+def test_the_line_of_no_bias_is_named_in_the_unit_of_the_value():
+    assert CLEAR.neutral_said == "0 nats: no bias"
+    assert replace(CLEAR, question="change").neutral_said == "0 nats: no change"
+    assert replace(CLEAR, unit="%", neutral=50).neutral_said == "50 %: no bias"
+    assert replace(CLEAR, unit="", neutral=0.235, is_bias=False).neutral_said == (
+        "0.235: no difference"
+    )
 
 
 def test_six_outcomes_have_a_card_and_heads_and_changes_have_room_among_them():
@@ -176,7 +188,7 @@ def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
     assert survivors([alone, *unsure]) == []
     first, *_ = meaning("tiny", [alone, *unsure])
     assert first.startswith(
-        "No bias of tiny is clear; it is clear alone, not after correction, in Winogender, and"
+        "No bias of tiny is clear after correction; it is clear only if tested alone in Winogender,"
     )
     assert meaning("tiny", [alone]) == ["A bias of tiny is clear, and small in Winogender."]
     changed = replace(alone, question="change", name="Change: beta")
