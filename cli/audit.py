@@ -191,8 +191,8 @@ def _scope(settings: AuditSettings, notes: Sequence[str]) -> list[str]:
         return []
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        "A quick audit, of part of the texts: it finds large effects only, and clears no model."
-        f"{left}"
+        "A quick audit, of part of the texts: it finds large effects only, and cannot clear a "
+        f"model.{left}"
     ]
 
 
@@ -200,7 +200,8 @@ def _skipped(skipped: Mapping[str, str]) -> Iterator[str]:
     """What was not run, with the reasons."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in skipped.items():
-        by_reason.setdefault(reason.removesuffix("."), []).append(name)
+        # What to do about it was printed, and is for who makes the page, not for who reads it.
+        by_reason.setdefault(reason.partition(";")[0].removesuffix("."), []).append(name)
     if by_reason:
         parts = [f"{listed(names)} ({reason})" for reason, names in by_reason.items()]
         yield f"Not measured: {'; '.join(parts)}."

@@ -65,7 +65,6 @@ def written_page(
         audit=audit_of(
             [_audited(one, names) for one in said],
             [line for one in said for line in one.caveats],
-            scope,
         ),
         tables=settings.tables,
     )

@@ -32,13 +32,8 @@ class Audited:
     models: Sequence[str] = ()  # what the page calls them; by their own names if empty
 
 
-def audit_of(
-    runs: Sequence[Audited], caveats: Sequence[str] = (), scope: Sequence[str] = ()
-) -> Audit:
-    """The audit of a page, whole and for paper.
-
-    ``caveats`` are those of all runs, ``scope`` says what was not measured.
-    """
+def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
+    """The audit of a page, whole and for paper; ``caveats`` are those of all runs."""
     values = _values(runs)
     abouts = {str(run["about"]["outcome"]): run["about"] for run in values["runs"]}
     paper = rendered(
@@ -46,7 +41,6 @@ def audit_of(
         **values,
         abouts=list(abouts.values()),
         caveats=list(dict.fromkeys(caveats)),
-        scope=scope,
         words=Markup(asset("words.html")),
     )
     return Audit(rendered("audit.html.j2", **values), paper)

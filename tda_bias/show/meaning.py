@@ -154,7 +154,8 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     ):
         if some := [one for one in outcomes if one.word == word]:
             subjects = listed([_of_model(one, "Heads: ") for one in some])
-            parts.append(begin.format(subjects, listed([_found(one, remain) for one in some])))
+            found = dict.fromkeys(_found(one, remain) for one in some)
+            parts.append(begin.format(subjects, listed(list(found))))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
