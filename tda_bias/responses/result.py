@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from tda_bias.responses.persons import USUAL_CATEGORY
 from tda_bias.responses.word_shifts import WORD_COLUMNS
 from tda_bias.show.text import counted
 from tda_bias.store.record import ChatRecord, RunRecord, SourceOfRun
@@ -51,6 +52,13 @@ class RespondRecord(RunRecord):
     greedy: bool
     chat: ChatRecord | None = None
     confidence: float
+
+    @property
+    def category(self) -> str | None:
+        """The category of its people; None for a user's own, where no other than the usual one."""
+        category = self.settings.get("category")
+        own = self.settings.get("persons") is not None and category == USUAL_CATEGORY
+        return None if category is None or own else str(category)
 
     def reads(self) -> list[SourceOfRun]:
         """The prompts, and the people."""
