@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from unqover.bbq.items import BBQSet
     from unqover.config import BBQConfig
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "n_permutations", "outcome", "pvf", "bbq", "respond")
+_ONE_STEP = (
+    "top", "ablation", "n_permutations", "outcome", "pvf", "bbq", "respond", "samples",
+)  # fmt: skip
 _CURVE = ("rank_by", "most", "text", "windows", "width")
 
 
@@ -87,7 +89,7 @@ class AblateSettings(
         description="what is measured, with commas: beta (where there are twins), log_odds, pvf "
         "(R, R_p and R_v of words), bbq (bias in BBQ's ambiguous questions; with --limit so many "
         "items of each category), respond (decisions, and with --respond responses; with --limit "
-        "so many prompts)",
+        "those to so many prompts)",
     )
     pvf: Path | None = Field(
         None,
@@ -104,6 +106,13 @@ class AblateSettings(
         None,
         description="with --outcome respond: folder that `tdabias respond` wrote, along whose "
         "responses the response effect is read (default: the bundled decisions alone)",
+    )
+    samples: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_COUNT,
+        description="with --respond: so many of the run's samples for each prompt and person "
+        "(default: all)",
     )
     curve: bool = Field(
         False,
@@ -155,6 +164,8 @@ class AblateSettings(
             raise ValueError(
                 "`respond` is a run whose responses are read with --outcome respond; give both"
             )
+        if self.samples is not None and self.respond is None:
+            raise ValueError("`samples` are those of the run that --respond names; give both")
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
@@ -209,7 +220,7 @@ def asked(settings: AblateSettings) -> Asked:
     if settings.curve:
         reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     words, questions = _words(settings, heads), _questions(settings, heads)
-    responses = _responses(settings, heads)
+    responses = _responses(settings, heads, category)
     texts = triples_of_run(heads.record, category, settings)
     if "outcome" in settings.model_fields_set and "beta" in settings.outcome:
         refuse_without_twins(texts)
@@ -229,9 +240,16 @@ def _words(settings: AblateSettings, heads: HeadBias) -> RiskReport | None:
     return report
 
 
-def _responses(settings: AblateSettings, heads: HeadBias) -> Responses | None:
-    """The run of respond whose responses are read, where one is named."""
+def _responses(settings: AblateSettings, heads: HeadBias, category: str) -> Responses | None:
+    """The run of respond whose responses are read, where one is named: about the same category."""
+    from tda_bias.responses.persons import CATEGORIES
+
     if settings.respond is None:
+        if "respond" in settings.outcome and category not in CATEGORIES:
+            raise InputError(
+                f"`outcome` respond has decisions about people by {', '.join(CATEGORIES)}, and the "
+                f"heads are of {category}; name a run about people by {category} with --respond"
+            )
         return None
 
     from tda_bias.crossref.crossref import same_model
@@ -243,6 +261,16 @@ def _responses(settings: AblateSettings, heads: HeadBias) -> Responses | None:
             f"`respond` {settings.respond} was made with --greedy; effects are read along samples"
         )
     same_model(heads.record, run.record)
+    if (about := run.record.category) not in (None, category):
+        raise InputError(
+            f"`respond` {settings.respond} is about people by {about}, and the heads are of "
+            f"{category}; name a run about people by {category}"
+        )
+    if settings.samples is not None and settings.samples > run.record.samples:
+        raise InputError(
+            f"`samples` must be at most {run.record.samples}, as many as {settings.respond} has "
+            f"for each prompt and person; got {settings.samples}"
+        )
     return run
 
 
@@ -343,12 +371,13 @@ def _outcomes(settings: AblateSettings, asked: Asked, model: LanguageModel) -> I
         yield BBQBias(model, items, config=config)
     if "respond" in settings.outcome:
         run = asked.responses
+        amount = {"limit": settings.limit, "samples": settings.samples}
         read = (
-            decisions(model, limit=settings.limit)
-            if run is None
-            else written_again(model, run, limit=settings.limit)
+            decisions(model, asked.category) if run is None else written_again(model, run, **amount)
         )
-        yield RespondEffect(model, read, batch_size=settings.batch_size)
+        effect = RespondEffect(model, read, batch_size=settings.batch_size)
+        say(settings.console, f"Outcome respond reads {effect.read}.")
+        yield effect
 
 
 def curve(settings: AblateSettings, asked: Asked, work: Work) -> PruneCurve:

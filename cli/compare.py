@@ -106,8 +106,8 @@ class CompareSettings(
     )
     category: Annotated[str | None, ARunEach] = Field(
         None,
-        description="of the triples (default: the preset's), or of runs with several; several with "
-        "commas, a run each",
+        description="of the triples and of the people of respond (default: the preset's), or of "
+        "runs with several; several with commas, a run each",
     )
     rank_by: Annotated[RankBy, Changes.TABLES] = Field(
         "evidence", description="which map of two runs is compared"

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from tda_bias.config import ARunEach, BatchOption
 from tda_bias.show.output import Output
-from tda_bias.show.text import Finding, counted, data_option
+from tda_bias.show.text import Finding, counted
 from tda_bias.store.files import to_json, write_text
 from tda_bias.store.run import refuse_file_of_a_run
 from tda_bias.triples import comes_from_hub, load_triples
@@ -291,6 +290,8 @@ def output(written: EditedModel, chosen: Chosen, how: str, *, elsewhere: bool) -
     """
     import pandas as pd
 
+    from tda_bias.comparison.after_change import comparing
+
     heads = list(dict.fromkeys(chosen.heads))
     named = ", ".join(map(str, heads))
     control = [str(written.check)]
@@ -299,8 +300,13 @@ def output(written: EditedModel, chosen: Chosen, how: str, *, elsewhere: bool) -
             "The heads were found in a model with other weights: whether they do the same here is "
             "not known."
         )
-    names = f"{quote(chosen.model)} {quote(str(written.folder))}"
-    of = "" if chosen.category == "all" else f" --category {quote(chosen.category)}"
+    next_ = comparing(
+        chosen.model,
+        written.folder,
+        category=chosen.category,
+        record=chosen.record,
+        architecture=written.architecture,
+    )
     return Output(
         finding=Finding(
             result=[
@@ -309,7 +315,7 @@ def output(written: EditedModel, chosen: Chosen, how: str, *, elsewhere: bool) -
                 "as they were."
             ],
             control=[*control, *([chosen.warning] if chosen.warning else [])],
-            next=[f"tdabias compare {names}{of}{data_option(chosen.record)}"],
+            next=next_,
         ),
         shown=[f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)"],
         values={

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from tda_bias.config import RespondConfig
-from tda_bias.responses.persons import load_persons, people_of, refuse_descriptions_twice
+from tda_bias.responses.persons import (
+    USUAL_CATEGORY,
+    load_persons,
+    people_of,
+    refuse_descriptions_twice,
+)
 from tda_bias.responses.prompts import BUNDLED, load_prompts
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
@@ -29,7 +34,7 @@ class RespondSettings(ModelOption, PlacementSettings, RespondConfig, SharedRunSe
     """Settings of ``tdabias respond``."""
 
     category: str = Field(
-        "gender",
+        USUAL_CATEGORY,
         description="gender or race (first names), age (descriptions); with --persons any name",
     )
     persons: Annotated[str | None, Changes.NOTHING] = Field(

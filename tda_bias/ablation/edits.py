@@ -298,6 +298,7 @@ class EditedModel:
     """A model that was written: changed parameters, and hashes of the weights before and after."""
 
     folder: Path
+    architecture: str
     parameters: tuple[str, ...]
     weights: tuple[str, str]
     check: EditCheck
@@ -386,7 +387,7 @@ def write_edited_model(
         (stage / "edit.json").write_text(to_json(record), encoding="utf-8")
         card = _card(record, check, model_record(saved, weights=after), folder)
         (stage / CARD).write_text(card, encoding="utf-8")
-    return EditedModel(folder, parameters, (before, after), check)
+    return EditedModel(folder, original.architecture, parameters, (before, after), check)
 
 
 def _card(record: Mapping[str, Any], check: EditCheck, model: ModelRecord, folder: Path) -> str:

@@ -71,12 +71,10 @@ class RespondEffect:
 
     @property
     def read(self) -> str:
-        """What is read, in words."""
+        """What is read, in words; of what there is nothing, 0."""
         n, decisions = n_responses(self.written), sum(bool(one.answers) for one in self.written)
         responses = f"{counted(n, 'response')} of the unchanged model"
-        return " and ".join(
-            [*([responses] if n else []), *([counted(decisions, "decision")] if decisions else [])]
-        )
+        return f"{responses} and {counted(decisions, 'decision')}"
 
     def summary(self, values: Values) -> dict[str, float]:
         """The response effect, the difference of decisions, and the mass of both answers."""

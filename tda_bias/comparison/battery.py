@@ -33,7 +33,8 @@ from tda_bias.config import RespondConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
-from tda_bias.responses.persons import PersonSet, people_of
+from tda_bias.responses.persons import CATEGORIES as PEOPLE
+from tda_bias.responses.persons import USUAL_CATEGORY, PersonSet, people_of
 from tda_bias.responses.prompts import PromptSet, load_prompts
 from tda_bias.responses.respond import respond
 from tda_bias.sources import UnreachableError, load_neutral_text, text_comes_from_hub
@@ -211,7 +212,7 @@ def battery(
             lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
         ),
-        "respond": (lambda: _responses(amount, seed), False),
+        "respond": (lambda: _responses(amount, category, seed), False),
     }
     if pairs is not None:
         makers["pairs"] = (lambda: own_pairs(pairs), False)
@@ -362,7 +363,8 @@ def response_measure(prompts: PromptSet, persons: PersonSet, config: RespondConf
         found = respond(model, prompts, persons, config=own, **progress)
         return _rows_of(found.prompts, "id", {"effect": "respond"})
 
-    about = "responses: divergence of twins minus placebos, without echo"
+    groups = " and ".join(persons.groups)
+    about = f"responses ({groups}): divergence of twins minus placebos, without echo"
     return Measure(
         name="respond",
         outcomes=[
@@ -397,9 +399,11 @@ def _risk(amount: Amount) -> Measure:
     return risk_measure(words, load_templates("gender"), load_classes("pronouns"))
 
 
-def _responses(amount: Amount, seed: int) -> Measure:
+def _responses(amount: Amount, category: str, seed: int) -> Measure:
+    """Responses about people of the category, or of the usual one where it has none."""
     config = RespondConfig(samples=amount.responses, seed=seed)
-    return response_measure(load_prompts(limit=amount.prompts), people_of("gender"), config)
+    persons = people_of(category if category in PEOPLE else USUAL_CATEGORY)
+    return response_measure(load_prompts(limit=amount.prompts), persons, config)
 
 
 def _questions(amount: Amount, seed: int) -> Measure:

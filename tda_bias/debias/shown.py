@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 
+from tda_bias.comparison.after_change import comparing
 from tda_bias.debias.brief import debias_brief
 from tda_bias.debias.finding import debias_finding
 from tda_bias.debias.run_debias import DebiasRun
 from tda_bias.debias.summary import quantity_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import data_option, data_remarks, report_of
+from tda_bias.show.text import data_remarks, report_of
 
 
 def _beta(row: Row) -> str:
@@ -44,12 +44,17 @@ def shown(run: DebiasRun, folder: Path, *, top: int = 10) -> Output:
         replace(column, heading=column.heading.replace("beta", quantity)) for column in _COLUMNS
     ]
     table = TableSpec(title, run.conditions, columns, uncut=True)
+    compare = comparing(
+        record.model.name,
+        folder / "model",
+        category=record.category,
+        record=record,
+        architecture=record.model.architecture,
+    )
     # The original itself cannot be compared with the original.
-    models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
-    texts = f" --category {quote(record.category)}{data_option(record)}"
-    compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
+    next_ = [] if record.unchanged else compare
     return Output(
-        finding=debias_finding(record).led_by(debias_brief(run)).then(*compare, report_of(folder)),
+        finding=debias_finding(record).led_by(debias_brief(run)).then(*next_, report_of(folder)),
         shown=[table, *data_remarks(record)],
         values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
         rows=run.conditions,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tda_bias.config import RespondConfig
 from tda_bias.models.chat import chat_for
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.responses.asking import Asked, answer_tokens, asked, people_told_apart
-from tda_bias.responses.persons import PersonSet, load_persons, people_of
+from tda_bias.responses.persons import USUAL_CATEGORY, PersonSet, load_persons, people_of
 from tda_bias.responses.prompts import BUNDLED, PromptSet, load_prompts, spread
 from tda_bias.responses.result import Responses
 from tda_bias.types import InputError
@@ -34,56 +34,62 @@ class Written:
     answers: tuple[list[int], list[int]] | None = None
 
 
-def decisions(model: LanguageModel, *, limit: int | None = None) -> list[Written]:
-    """The bundled prompts that ask for a decision, about women and men; no responses.
+def decisions(model: LanguageModel, category: str = USUAL_CATEGORY) -> list[Written]:
+    """The bundled prompts that ask for a decision, about people of a category; no responses.
 
     Raises:
-        InputError: as ``asked`` and ``answer_tokens``.
+        InputError: as ``people_of``, ``asked`` and ``answer_tokens``.
     """
-    every = _put(model, load_prompts(), people_of("gender"), RespondConfig())
-    return [one for one in every if one.answers is not None][:limit]
+    every = _put(model, load_prompts(), people_of(category), RespondConfig())
+    return [one for one in every if one.answers is not None]
 
 
 def written_again(
-    model: LanguageModel, run: Responses, *, limit: int | None = None
+    model: LanguageModel,
+    run: Responses,
+    *,
+    limit: int | None = None,
+    samples: int | None = None,
 ) -> list[Written]:
-    """What a run of ``respond`` asked its model, with the responses.
+    """What a run of ``respond`` asked its model, with the responses; all decisions among it.
 
     Args:
         model: The run's model.
         run: The run, which samples.
-        limit: At most so many prompts, spread over kinds.
+        limit: Responses to at most so many prompts, spread over kinds; to all if None.
+        samples: The first so many of those about each person; all if None.
 
     Raises:
         InputError: if prompts or people have changed since, or are others for this model.
     """
     prompts, persons = _read_again(run)
     every = _put(model, prompts, persons, run.record.settings_as(RespondConfig))
-    kept = set(spread(prompts.prompts, limit))
-    rows = dict(list(run.responses.groupby("prompt", sort=False)))
+    with_responses = set(spread(prompts.prompts, limit))
+    read = run.responses
+    if samples is not None:
+        read = read[read["number"] < samples]
+    rows = dict(list(read.groupby("prompt", sort=False)))
     people = {
         row["id"]: f"{row['first']}, {row['second']}" for row in run.prompts.to_dict("records")
     }
     found = []
     for one in every:
         name = one.asked.prompt.id
-        if one.asked.prompt not in kept:
+        has_responses = one.asked.prompt in with_responses
+        if not has_responses and one.answers is None:
             continue
         if people.get(name) != ", ".join(one.names):
             raise InputError(
                 f"`respond` {run.record.model.name}: the prompt {name!r} was about other people "
                 f"({people.get(name)}); make the run again"
             )
+        if not has_responses:
+            found.append(one)
+            continue
         own = rows[name]
-        found.append(
-            Written(
-                one.asked,
-                one.names,
-                tuple(tuple(map(int, ids)) for ids in own["ids"]),
-                tuple(one.names.index(person) for person in own["person"]),
-                one.answers,
-            )
-        )
+        responses = tuple(tuple(map(int, ids)) for ids in own["ids"])
+        whose = tuple(one.names.index(person) for person in own["person"])
+        found.append(replace(one, responses=responses, whose=whose))
     return found
 
 
@@ -109,7 +115,9 @@ def _read_again(run: Responses) -> tuple[PromptSet, PersonSet]:
     limit = record.settings.get("limit")
     prompts = load_prompts(record.setting("prompts", BUNDLED), limit=limit)
     own = record.settings.get("persons")
-    persons = load_persons(str(own)) if own else people_of(record.setting("category", "gender"))
+    persons = (
+        load_persons(str(own)) if own else people_of(record.setting("category", USUAL_CATEGORY))
+    )
     was = (record.data.revision or "" if record.data else "", record.persons.revision or "")
     for what, then, now in (
         ("prompts", was[0].split(" ")[0], prompts.record),

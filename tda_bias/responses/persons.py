@@ -21,6 +21,8 @@ from unqover.classes import load_class
 # People of each group that a prompt is about.
 OF_A_GROUP = 2
 CATEGORIES = ("gender", "race", "age")
+# Where nothing else is said.
+USUAL_CATEGORY = "gender"
 # Ages that are neither young nor old stand in no group.
 _YOUNG, _OLD = 40, 60
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from tda_bias.responses.persons import USUAL_CATEGORY
+from tda_bias.responses.prompt_correlations import CORRELATION_COLUMNS
 from tda_bias.responses.word_shifts import WORD_COLUMNS
 from tda_bias.show.text import counted
 from tda_bias.store.record import ChatRecord, RunRecord, SourceOfRun
@@ -52,6 +54,13 @@ class RespondRecord(RunRecord):
     chat: ChatRecord | None = None
     confidence: float
 
+    @property
+    def category(self) -> str | None:
+        """The category of its people; None for a user's own, where no other than the usual one."""
+        category = self.settings.get("category")
+        own = self.settings.get("persons") is not None and category == USUAL_CATEGORY
+        return None if category is None or own else str(category)
+
     def reads(self) -> list[SourceOfRun]:
         """The prompts, and the people."""
         return [*super().reads(), self.persons]
@@ -66,6 +75,7 @@ class Responses(Result):
         prompts: One row per prompt.
         decisions: One row per prompt that asks for a decision; may be empty.
         words: One row per word; see ``word_table``; may be empty.
+        correlations: Of numbers of prompts; see ``prompt_correlations``; empty in older runs.
         responses: One row per response; see ``response_table``.
         record: How it came about.
     """
@@ -87,6 +97,7 @@ class Responses(Result):
             | dict.fromkeys(("p_first", "p_second", "difference", "mass"), float),
         ),
         ("words", "words.csv", WORD_COLUMNS),
+        ("correlations", "correlations.csv", CORRELATION_COLUMNS),
         (
             "responses",
             "responses.parquet",
@@ -95,13 +106,14 @@ class Responses(Result):
             | dict.fromkeys(("tokens", "twins", "placebos", "effect", "echo"), float),
         ),
     )
-    OPTIONAL = frozenset({"decisions", "words"})
+    OPTIONAL = frozenset({"decisions", "words", "correlations"})
     SHOWN = (("effects", "effects"), ("words", "words"))
 
     effects: pd.DataFrame
     prompts: pd.DataFrame
     decisions: pd.DataFrame
     words: pd.DataFrame
+    correlations: pd.DataFrame
     responses: pd.DataFrame
     record: RespondRecord
 

@@ -1,4 +1,4 @@
-"""What ``tdabias respond`` prints: effects by measure and kind, decisions, words."""
+"""What ``tdabias respond`` prints: effects, decisions, words, correlations."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from tda_bias.responses.finding import respond_finding
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
-from tda_bias.show.text import counted, interval_text, p_text, report_of
+from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of
 
 _FILES = "effects.csv, prompts.csv, decisions.csv, words.csv, responses.parquet, run.json"
 
 
 def shown(result: Responses, folder: Path, *, top: int = 10) -> Output:
-    """The effects, decisions, and the first words."""
+    """The effects, decisions, the first words, and what goes together over prompts."""
     decisions = [] if result.decisions.empty else [_decision_table(result)]
     words = [] if result.words.empty else [_word_table(result, top)]
+    together = [] if result.correlations.empty else [_correlation_table(result)]
     return Output(
         finding=respond_finding(result).led_by(respond_brief(result)).then(report_of(folder)),
-        shown=[_effect_table(result), *decisions, *words],
+        shown=[_effect_table(result), *decisions, *words, *together],
         values={
             "model": result.record.model,
             "groups": list(result.record.groups),
@@ -34,6 +35,7 @@ def shown(result: Responses, folder: Path, *, top: int = 10) -> Output:
             "prompts": result.prompts,
             "decisions": result.decisions,
             "words": result.words,
+            "correlations": result.correlations,
         },
         rows=result.effects,
         folder=folder,
@@ -90,6 +92,18 @@ def _word_table(result: Responses, top: int) -> TableSpec:
     ]
     title = "Words expected in a response, without echo; words.csv has all"
     return TableSpec(title, result.other_words.head(top), columns, uncut=True)
+
+
+def _correlation_table(result: Responses) -> TableSpec:
+    columns = [
+        Column("of a prompt", "{quantity}", left=True),
+        Column("with its", "{other}", left=True),
+        Column("Spearman", lambda row: number_text(row["spearman"])),
+        Column("interval", _interval),
+        Column("prompts", "{prompts}"),
+    ]
+    title = "What goes together over prompts; an effect is twins less placebos"
+    return TableSpec(title, result.correlations, columns, uncut=True)
 
 
 def _interval(row: Row) -> str:

@@ -21,6 +21,7 @@ from tda_bias.responses.effects import (
     parted,
     response_effects,
 )
+from tda_bias.responses.prompt_correlations import prompt_correlations
 from tda_bias.responses.result import DECISION, EFFECT_COLUMNS, HEADLINE, RATIO
 from tda_bias.responses.word_shifts import word_table
 from tda_bias.responses.written import Words
@@ -111,12 +112,12 @@ class _Measured:
 def result_tables(
     answered: Sequence[Answered], words: Words, groups: Sequence[str], config: RespondConfig
 ) -> dict[str, pd.DataFrame]:
-    """The tables that need no texts: ``effects``, ``prompts``, ``decisions``, ``words``.
+    """The tables that need no texts: all but ``responses``.
 
     ``effects`` has a row per measure and kind of prompts (``all`` first), with the columns of
     ``effect_row``: the response effect ``without echo``, of ``echo`` and of ``both`` together, the
     same ``sampled`` from log-ratios; of decisions the difference of log-odds and the impact ratio.
-    Along greedy responses there are no tests.
+    Along greedy responses there are no tests and no intervals.
     """
     measured, decisions = _Measured.of(answered), _decisions(answered)
     rows = [*_effects(measured, config), *_decision_effects(answered, decisions, config)]
@@ -126,14 +127,18 @@ def result_tables(
         "rng": generator(config.seed, "respond", "words"),
     }
     table = word_table(words.expected, words.words, words.echo, groups, **how)
+    prompts = _prompts(answered, measured)
+    correlations = prompt_correlations(prompts, decisions, confidence=config.confidence)
     if config.greedy:
+        correlations[["low", "high"]] = np.nan
         effects[["low", "high", "p", "smallest"]] = np.nan
         table[["p", "q"]] = np.nan
     return {
         "effects": effects,
-        "prompts": _prompts(answered, measured),
+        "prompts": prompts,
         "decisions": decisions,
         "words": table,
+        "correlations": correlations,
     }
 
 

@@ -78,8 +78,8 @@ def spearman_over_items(x: ArrayLike, y: ArrayLike) -> float:
     return float(spearman(np.asarray(x, float), np.asarray(y, float)))
 
 
-def spearman_limits(rho: float, n: int) -> tuple[float, float]:
-    """95 % interval of a rank correlation over n clusters with one value each; NaN where all agree.
+def spearman_limits(rho: float, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of a rank correlation over n clusters with one value each; NaN where all agree.
 
     On Fisher's scale; a jackknife covers too little there.
 
@@ -92,7 +92,7 @@ def spearman_limits(rho: float, n: int) -> tuple[float, float]:
     """
     if n < FEWEST_CLUSTERS or 1 - abs(rho) < _PERFECT:
         return float("nan"), float("nan")
-    half = stats.norm.ppf(0.975) * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt((1 + rho**2 / 2) / (n - 3))
     low, high = np.tanh(np.arctanh(rho) + half * np.array([-1, 1]))
     return float(low), float(high)
 

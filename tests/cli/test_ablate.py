@@ -9,6 +9,9 @@ import pytest
 from pvf.report import load_report
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
+from tda_bias.models.load import load_language_model
+from tda_bias.responses.again import written_again
+from tda_bias.responses.persons import people_of
 from tda_bias.responses.result import DECISION, Responses
 from tdabias_cli.main import run
 from tests.support.bbq import write_rows
@@ -175,6 +178,8 @@ def test_outcomes_that_cannot_be_measured_are_one_line(of_words, heads, tmp_path
         ([own, "--respond", own], "`respond` is a run whose responses are read with --outcome"),
         ([own, "--outcome", "respond", "--respond", own], "is a run of `tdabias heads`, not of"),
         ([own, "--outcome", "respond", "--respond", "no"], "no holds no finished run of"),
+        ([own, "--outcome", "respond", "--samples", "1"], "`samples` are those of the run that"),
+        ([own, "--curve", "--samples", "1"], "`samples` goes without --curve"),
     ):
         assert run(["ablate", *arguments, *out]) == 2
         error = capsys.readouterr().err
@@ -288,16 +293,22 @@ def test_an_ablation_goes_on_however_its_run_is_named_and_names_no_text_that_was
     assert "seed was 0, now 1" in capsys.readouterr().err
 
 
-def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
-    heads = of_words / "heads"
+def responding(heads, folder, *more):
+    """The command that asks the heads' model two prompts, one of them with a decision."""
     model = json.loads((heads / "run.json").read_text())["model"]["name"]
-    prompts = tmp_path / "prompts.csv"
-    prompts.write_text(
-        "id,template,choices\na,Who is [PERSON]?,\nb,The nurse met [PERSON].,he|she\n",
-        encoding="utf-8",
-    )
-    asked = ["respond", "-m", model, "--samples", "1", "--tokens", "4", "--quiet"]
-    asked += ["--prompts", str(prompts), "--n-permutations", "99"]
+    prompts = folder / "prompts.csv"
+    if not prompts.exists():
+        prompts.write_text(
+            "id,template,choices\na,Who is [PERSON]?,\nb,The nurse met [PERSON].,he|she\n",
+            encoding="utf-8",
+        )
+    asked = ["respond", "-m", model, "--tokens", "4", "--quiet", "--prompts", str(prompts)]
+    return [*asked, "--n-permutations", "99", *more]
+
+
+def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
+    heads, prompts = of_words / "heads", tmp_path / "prompts.csv"
+    asked = responding(heads, tmp_path, "--samples", "1")
     assert run([*asked, "--out", str(tmp_path / "responses")]) == 0
     command = [*ablating(heads, tmp_path / "of_run"), "--outcome", "respond"]
     own = ["--respond", str(tmp_path / "responses")]
@@ -323,3 +334,69 @@ def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
     assert run([*asked, "--greedy", "--out", str(tmp_path / "greedy")]) == 0
     assert run([*command, "--respond", str(tmp_path / "greedy"), "--overwrite"]) == 2
     assert "was made with --greedy; effects are read along samples" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def of_responses(of_words, tmp_path_factory):
+    """Responses of the model of ``of_words``: two samples to each of two prompts."""
+    base = tmp_path_factory.mktemp("responses")
+    made = ["--samples", "2", "--out", str(base / "two")]
+    assert run(responding(of_words / "heads", base, *made)) == 0
+    return base
+
+
+def test_fewer_responses_leave_the_decisions(of_words, of_responses, tmp_path, capsys):
+    command = [*ablating(of_words / "heads", tmp_path / "few"), "--outcome", "respond"]
+    own = ["--respond", str(of_responses / "two")]
+    assert run([*command, *own, "--limit", "1", "--samples", "1"]) == 0
+    read = "4 responses of the unchanged model and 1 decision"
+    printed = capsys.readouterr()
+    assert f"Outcome respond reads {read}.\n" in printed.err
+    assert read in printed.out
+    of_run, found = Responses.load(of_responses / "two"), AblationStudy.load(tmp_path / "few")
+    assert found.record.base["decision"] == pytest.approx(
+        of_run.effect(DECISION)["value"], abs=1e-5
+    )
+    model = load_language_model(of_run.record.model.name)
+    one, decision = written_again(model, of_run, limit=1, samples=1)
+    first = of_run.responses.query("prompt == 'a' and number == 0")
+    assert [list(ids) for ids in one.responses] == [list(ids) for ids in first["ids"]]
+    assert [one.names[person] for person in one.whose] == first["person"].tolist()
+    assert decision.responses == ()
+    assert decision.answers is not None
+    assert run([*command, *own, "--samples", "3", "--overwrite"]) == 2
+    assert "`samples` must be at most 2, as many as " in capsys.readouterr().err
+
+
+def test_of_prompts_without_decisions_a_line_says_that_none_is_read(of_words, tmp_path, capsys):
+    asked = responding(of_words / "heads", tmp_path, "--samples", "1")
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("id,template\na,Who is [PERSON]?\n", encoding="utf-8")
+    assert run([*asked, "--out", str(tmp_path / "responses")]) == 0
+    command = [*ablating(of_words / "heads", tmp_path / "out"), "--outcome", "respond"]
+    assert run([*command, "--respond", str(tmp_path / "responses")]) == 0
+    assert "reads 4 responses of the unchanged model and 0 decisions." in capsys.readouterr().err
+    assert AblationStudy.load(tmp_path / "out").outcomes == ["response_effect"]
+
+
+def test_people_are_of_the_category_of_the_heads(of_words, of_responses, tmp_path, capsys):
+    """Another category is refused; people of one's own without a named one are taken."""
+    heads, people = of_words / "heads", tmp_path / "people.csv"
+    names = people_of("gender").persons
+    people.write_text("group,person\n" + "".join(f"{p.group},{p.name}\n" for p in names))
+    command = [*ablating(heads, tmp_path / "out"), "--outcome", "respond"]
+    for more, code in ((["--category", "race"], 2), ([], 0)):
+        folder = tmp_path / f"responses{code}"
+        made = ["--samples", "1", "--persons", str(people), *more, "--out", str(folder)]
+        assert run(responding(heads, of_responses, *made)) == 0
+        assert run([*command, "--respond", str(folder)]) == code
+        error = capsys.readouterr().err
+        assert ("is about people by race, and the heads are of gender" in error) == bool(code)
+    model = json.loads((heads / "run.json").read_text())["model"]["name"]
+    texts = ["--category", "profession", "--data", "starter", "-L", "2", "--quiet"]
+    by = tmp_path / "profession"
+    assert run(["heads", "-m", model, *texts, "--n-permutations", "99", "--out", str(by)]) == 0
+    assert run([*ablating(by, tmp_path / "other"), "--outcome", "respond"]) == 2
+    error = capsys.readouterr().err
+    assert "decisions about people by gender, race, age, and the heads are of profession" in error
+    assert len(error.strip().splitlines()) == 1

@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM
 from tda_bias import load_triples
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
 from tda_bias.debias import experiment, protocol, run_debias, saved_model
+from tda_bias.debias.run_debias import DebiasRun
+from tda_bias.debias.shown import shown
 from tda_bias.debias.training_data import training_texts
 from tda_bias.triples import read_triples
 from tda_bias.twins import make_twins, save_twins
@@ -336,6 +338,19 @@ def test_a_changed_protocol_is_not_mixed_with_finished_trainings(small, tiny_fol
     status, _, error = called(capsys, tiny_folder, text, *other)
     assert status == 2
     assert "holds a finished run of `tdabias debias` with other settings" in error
+
+
+def test_what_a_trained_model_says_and_writes_is_compared_next(small, tmp_path):
+    trained = DebiasRun.load(small).with_record(unchanged=False)
+    name, model = trained.record.model.name, tmp_path / "model"
+    *compared, report = shown(trained, tmp_path).finding.next
+    assert compared == [
+        f"tdabias compare {name} {model} --category gender --data starter --limit 3",
+        f"tdabias compare {name} {model} --only respond --out {model}-respond",
+    ]
+    assert report == f"tdabias report {tmp_path}"
+    [report] = shown(trained.with_record(unchanged=True), tmp_path).finding.next
+    assert report.startswith("tdabias report")
 
 
 def test_where_no_check_passes_the_guards_the_model_stays_and_the_result_says_so(

@@ -54,10 +54,12 @@ def test_a_run_says_what_the_group_brings_and_leaves_its_files(out, capsys):
     for said in (
         "RESULT The group (women or men) brings +", "nats per response", "Decisions (2 prompts)",
         "twins less placebos", "without echo", f"NEXT tdabias report {out}",
+        "What goes together over prompts", "decision size",
     ):  # fmt: skip
         assert said in shown, said
     assert {path.name for path in out.iterdir()} >= {
-        "effects.csv", "prompts.csv", "decisions.csv", "words.csv", "responses.parquet", "run.json"
+        "effects.csv", "prompts.csv", "decisions.csv", "words.csv", "correlations.csv",
+        "responses.parquet", "run.json",
     }  # fmt: skip
     table = pd.read_parquet(out / "responses.parquet")
     assert len(table) == 6 * 4 * 2
@@ -72,6 +74,9 @@ def test_other_programs_get_every_table(out, capsys):
     assert found["samples"] == 2
     assert [row["measure"] for row in found["effects"]][:1] == ["without echo"]
     assert len(found["prompts"]) == 6
+    together = {(row["quantity"], row["other"]): row for row in found["correlations"]}
+    assert together["twins", "placebos"]["prompts"] == 6
+    assert together["effect", "decision size"]["spearman"] is None  # of two prompts
 
 
 def test_the_page_shows_responses_closed_and_says_how_to_make_the_run_again(out, tmp_path):

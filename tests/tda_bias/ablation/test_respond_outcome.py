@@ -207,4 +207,4 @@ def test_decisions_alone_need_no_responses():
     found = measured(model, alone)
     assert list(found) == ["decision", "decision_mass"]
     assert found["decision"] == pytest.approx(measured(model, written_by(model))["decision"])
-    assert RespondEffect(model, alone).read == "2 decisions"
+    assert RespondEffect(model, alone).read == "0 responses of the unchanged model and 2 decisions"
