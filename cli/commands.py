@@ -187,6 +187,7 @@ PANELS = {
                     compute=".confirm:compute",
                     load="tda_bias.heads.confirmation:Confirmed.load",
                     shown="tda_bias.heads.confirmation_shown:shown",
+                    outcomes="tda_bias.heads.confirmation_outcomes:confirm_outcomes",
                 )
             },
         ),

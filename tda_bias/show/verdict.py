@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,8 +22,11 @@ from tda_bias.types import in_order
 if TYPE_CHECKING:
     import pandas as pd
 
-# What an outcome is about, in the order of the page.
-Question = Literal["says", "heads", "change"]
+# What an outcome is about, in the order of the page; ``tests`` are of what was found of heads: does
+# it hold elsewhere, and does it go with what the model says?
+Question = Literal["says", "heads", "tests", "change"]
+_ORDER: tuple[Question, ...] = get_args(Question)
+# Those that *What this means* has a sentence for.
 QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
 Word = Literal["clear", "uncertain", "none found", "cannot say"]
 Size = Literal["small", "medium", "large"]
@@ -302,7 +305,7 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
     def key(one: Outcome) -> tuple[int, int]:
         place = categories.index(one.category) if one.category else len(categories)
-        return QUESTIONS.index(one.question), place
+        return _ORDER.index(one.question), place
 
     return sorted(outcomes, key=key)
 
