@@ -234,6 +234,7 @@ PANELS = {
                     compute=".ablate:study",
                     load="tda_bias.ablation.study:AblationStudy.load",
                     shown="tda_bias.ablation.shown:shown",
+                    outcomes="tda_bias.ablation.outcomes:ablation_outcomes",
                     kept="batches",
                 ),
                 "ablate curve": Form(
@@ -241,6 +242,7 @@ PANELS = {
                     compute=".ablate:curve",
                     load="tda_bias.ablation.prune_curve:PruneCurve.load",
                     shown="tda_bias.ablation.shown:curve_shown",
+                    outcomes="tda_bias.ablation.outcomes:curve_outcomes",
                     kept="steps",
                 ),
             },
@@ -266,6 +268,7 @@ PANELS = {
                     compute=".debias:compute",
                     load="tda_bias.debias.run_debias:DebiasRun.load",
                     shown="tda_bias.debias.shown:shown",
+                    outcomes="tda_bias.debias.outcomes:debias_outcomes",
                     kept="trainings",
                 )
             },
