@@ -202,18 +202,21 @@ PANELS = {
                     compute=".crossref:by_target",
                     load="tda_bias.crossref.crossref:CrossReference.load",
                     shown="tda_bias.crossref.shown:shown",
+                    outcomes="tda_bias.crossref.outcomes:target_outcomes",
                 ),
                 "crossref items": Form(
                     texts=".crossref:runs",
                     compute=".crossref:by_item",
                     load="tda_bias.crossref.item_crossref:ItemCrossReference.load",
                     shown="tda_bias.crossref.shown:items_shown",
+                    outcomes="tda_bias.crossref.outcomes:item_outcomes",
                 ),
                 "crossref heads": Form(
                     texts=".crossref:runs",
                     compute=".crossref:by_head",
                     load="tda_bias.crossref.head_crossref:HeadCrossReference.load",
                     shown="tda_bias.crossref.shown:heads_shown",
+                    outcomes="tda_bias.crossref.outcomes:head_outcomes",
                 ),
                 "crossref published": Form(
                     texts=".crossref:runs",

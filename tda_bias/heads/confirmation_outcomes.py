@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 from tda_bias.heads.confirmation import LEVEL, Confirmed
 from tda_bias.heads.confirmation_finding import z_needed
 from tda_bias.show.names import named
-from tda_bias.show.table import head_name
+from tda_bias.show.table import with_head_names
 from tda_bias.show.verdict import Outcome, per_spread, power_said
 from tda_bias.stats.sign_flips import smallest_flip_p
 
@@ -52,7 +50,7 @@ def _on_other_half(result: Confirmed) -> Outcome:
         ],
         limits=[] if found["twins"] else ["without twins: wording is in it"],
         power=f"more than {100 * needed:.1f} % found again" if needed < 1 else "",
-        items=_heads(result.table),
+        items=with_head_names(result.table),
     )
 
 
@@ -75,7 +73,7 @@ def _on_other_data(result: Confirmed) -> Outcome:
             "chance"
         ],
         power=f"a z of {z_needed(len(table)):.1f} there, four times out of five",
-        items=_heads(table),
+        items=with_head_names(table),
     )
 
 
@@ -109,9 +107,3 @@ def _number(values: Mapping[str, Any], name: str) -> float:
     """A number of a summary, in which what is undefined, or not yet known then, is missing."""
     value = values.get(name)
     return math.nan if value is None else float(value)
-
-
-def _heads(table: pd.DataFrame) -> pd.DataFrame:
-    """The tested heads, one in a row."""
-    names = [head_name(row) for row in table.to_dict("records")]
-    return table.drop(columns=["layer", "head"]).assign(head=names).set_index("head").reset_index()

@@ -35,6 +35,13 @@ _QUANTITIES = {
     "r": "risk r",
     "r_p": "prejudice r_p",
     "r_v": "volatility r_v",
+    "mean_T": "mean T of heads",
+    "mean_abs_T": "mean |T| of heads",
+    "max_abs_T": "largest |T| of heads",
+    "sd_T": "spread of T over heads",
+    "n_sig_heads": "heads with q < .05",
+    "top_share": "share of the top tenth of heads",
+    "gini": "Gini coefficient of |T|",
 }
 # What a set of pairs is called.
 SETS = {
