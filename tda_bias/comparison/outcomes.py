@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
+from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import LEVEL, Outcome, per_spread
 from tda_bias.stats.resampling import holm
@@ -50,7 +51,7 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_foun
     neutral = "" if math.isnan(row["neutral"]) else f", {row['neutral']:g} is neutral"
     return Outcome(
         question="change",
-        name=f"Change: {str(row['outcome']).replace('_', ' ')}",
+        name=f"Change: {named(row['outcome'])}",
         about=str(row["about"]) or "after less before",
         value=row["change"],
         low=row["low"],

@@ -32,6 +32,13 @@ _QUANTITIES = {
     "decision_mass": "decisions, mass of both answers",
     "unqover_mu": "open questions, mu",
     "unqover_eta": "open questions, eta",
+    # Whole measures.
+    "stereoset": "StereoSet",
+    "intrasentence": "StereoSet's sentences",
+    "pvf": "risk of words",
+    "unqover": "open questions",
+    "bbq": "BBQ",
+    "divergence": "KL divergence",
     "r": "risk r",
     "r_p": "prejudice r_p",
     "r_v": "volatility r_v",

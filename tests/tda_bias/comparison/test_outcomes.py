@@ -73,6 +73,6 @@ def test_the_finding_says_that_too_few_clusters_tell_nothing():
     for changes, said in (
         ([1.0, -2.0, 1.5], "after cannot be told from model by so few clusters"),
         ([1.0, -2.0, 1.5, -1.0, 0.5, -0.5, 1.0], "after is not measurably less biased than model"),
-        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in beta"),
+        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in target effect"),
     ):
         assert verdicts(compared(changes, primary=True), numbers=False) == [said]
