@@ -39,14 +39,15 @@ def target_outcomes(result: CrossReference) -> list[Outcome]:
     kept, tested = surviving(of_heads)
     defined = of_heads[of_heads["p"].notna()]
     n = len(result.targets)
+    category = _only(result.targets["category"])
     about = Outcome(
         question="tests",
-        name="Heads and what is said of targets",
+        name=f"Heads and what is said{f': {category}' if category else ''}",
         about="Spearman over targets of what heads do with what the model says of a target: that "
         "of several with the smallest p, which is corrected for all of them (FDR)",
         clusters=n,
         impossible=_no_small_p(record.n_resamples),
-        category=_only(result.targets["category"]),
+        category=category,
         power=f"rho of {power(n)['power_80']:.2f} of one correlation{_FOUR_OF_FIVE}",
         items=result.targets,
     )
@@ -59,6 +60,7 @@ def target_outcomes(result: CrossReference) -> list[Outcome]:
             value=first["spearman"],
             low=first["low"],
             high=first["high"],
+            unit="rho",
             p=float(defined["q"].min()),
             lines=[
                 f"{named(str(first['quantity']))} with {named(str(first['summary']))}",
@@ -145,6 +147,7 @@ def _carried(
         about=f"Spearman over heads of the ranking ({ranking_said(f'z_{record.rank_by}')}) with "
         f"how far {named(risk)} falls on ablation, beside what layers alone give",
         value=fall["spearman"],
+        unit="rho",
         neutral=fall["by_layers"],
         p=fall["p_within_layers"],
         p_corrected=fall["q"],

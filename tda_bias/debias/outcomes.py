@@ -24,12 +24,12 @@ def debias_outcomes(run: DebiasRun) -> list[Outcome]:
     # The interval of the table is this test's.
     over_folds = cluster_mean(change.to_numpy(float), items["fold"].to_numpy())
     failing = failing_guards(row, protocol)
-    helped, best = best_ranking(table, protocol)
+    _, best = best_ranking(table, protocol)
     quantity = named(column_of(record.twins))
     return [
         Outcome(
             question="change",
-            name=f"Change: {quantity} by training {counted(int(row['heads']), 'head')}",
+            name=f"Change: {quantity} after training {counted(int(row['heads']), 'head')}",
             about=f"{quantity} per token after the training less before it, on targets that it "
             "never saw",
             value=row["change"],
@@ -45,7 +45,8 @@ def debias_outcomes(run: DebiasRun) -> list[Outcome]:
             lines=[
                 f"{row['before']:.3f} to {row['beta']:.3f}, heads by {record.recommended}",
                 less_or_not(row).removesuffix("."),
-                f"{helped} (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')})",
+                f"chosen beside random heads: p {best['p']:.2f} "
+                f"({counted(protocol.n_random, 'set')})",
                 *(failing or ["guards hold"]),
             ],
             limits=["the saved model is the original"] if record.unchanged else [],

@@ -38,7 +38,9 @@ Control = Literal["length", "order", "capability"]
 LEVEL = 0.05
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
-_DECIMALS, _MOST_DECIMALS = {"nats": 2, "%": 1, "points": 1}, 6
+_DECIMALS, _MOST_DECIMALS = {"nats": 2, "rho": 2, "%": 1, "points": 1}, 6
+# Of the columns of a terminal: name, and value with its interval.
+_NAME, _VALUE = 24, 32
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,12 @@ class Outcome:
         if self.found is not None:
             return f"{self.found} of {counted(self.of, 'head')} survive"
         digits = self._decimals()
-        interval = interval_text(self.low, self.high, digits)
         unit = f" {self.unit}" if self.unit else ""
-        return f"{number_text(self.value, digits)}{unit} ({interval})"
+        said = f"{number_text(self.value, digits)}{unit}"
+        has_interval = math.isfinite(self.low) and math.isfinite(self.high)
+        if not has_interval and self.clusters >= FEWEST_CLUSTERS:
+            return said  # what is compared with random draws has none
+        return f"{said} ({interval_text(self.low, self.high, digits)})"
 
     def _decimals(self) -> int:
         """Those of the unit; more where a value whose interval is without 0 would be said as 0."""
@@ -224,12 +229,12 @@ class Outcome:
             return f"smallest corrected p {p_text(self.p)}"
         said = f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
         if math.isfinite(self.p_corrected):
-            return f"{said}, {p_text(self.p_corrected)} corrected over outcomes"
+            return f"{said}, {p_text(self.p_corrected)} corrected"
         return said
 
     def line(self) -> str:
         """The line of a terminal: name, value and interval, then the words."""
-        return f"{self.name:<24} {self.value_said:<32} {self.verdict}"
+        return lines_of([self])[0]
 
     def as_values(self) -> dict[str, Any]:
         """The same for other programs, without items and pictures."""
@@ -297,6 +302,13 @@ def power_said(smallest: float, unit: str = "") -> str:
 
 
 # -- several outcomes ------------------------------------------------------------------------------
+
+
+def lines_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """The lines of a terminal, in columns."""
+    name = max([_NAME, *(len(one.name) for one in outcomes)])
+    value = max([_VALUE, *(len(one.value_said) for one in outcomes)])
+    return [f"{one.name:<{name}} {one.value_said:<{value}} {one.verdict}" for one in outcomes]
 
 
 def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:

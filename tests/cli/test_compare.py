@@ -133,8 +133,8 @@ def test_measures_that_lack_for_one_reason_are_said_together():
     gone = [NotMeasured(name=name, reason="no hub") for name in ("crows", "blimp", "perplexity")]
     other = NotMeasured(name="beta", reason="no twin")
     assert not_measured_lines([gone[0], other, *gone[1:]]) == [
-        "Not measured: crows, blimp, perplexity: no hub",
-        "Not measured: beta: no twin",
+        "Not measured: CrowS-Pairs; BLiMP; perplexity: no hub",
+        "Not measured: target effect: no twin",
     ]
 
 

@@ -53,7 +53,7 @@ def test_less_bias_is_clear_over_folds_where_the_guards_hold(results, verdict, s
     row = run.conditions.set_index("condition").loc["effect"]
     assert (one.question, one.verdict) == ("change", verdict)
     assert (one.value, one.clusters) == (row["change"], row["folds"])
-    assert one.name == "Change: target effect by training 2 heads"
+    assert one.name == "Change: target effect after training 2 heads"
     assert any(line.startswith(said) for line in one.lines)
     # The p is that of the interval.
     inside = not row["change_low"] * row["change_high"] > 0
@@ -73,5 +73,5 @@ def test_of_random_sets_the_items_are_means_over_the_sets():
 
 def test_without_twins_it_is_the_log_odds_that_change_and_an_unchanged_model_is_said():
     [one] = debias_outcomes(finished(study(0.2, [0.8, 0.9]), twins=None, unchanged=True))
-    assert one.name == "Change: log-odds by training 2 heads"
+    assert one.name == "Change: log-odds after training 2 heads"
     assert one.limits == ["the saved model is the original"]
