@@ -306,6 +306,7 @@ PANELS = {
                     compute=".compare:bbq",
                     load="tda_bias.comparison.bbq_change:BBQChange.load",
                     shown="tda_bias.comparison.shown:bbq_shown",
+                    outcomes="tda_bias.comparison.outcomes:bbq_outcomes",
                 ),
                 "compare samples": Form(
                     texts=".compare:samples",

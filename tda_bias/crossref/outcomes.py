@@ -96,7 +96,8 @@ def _followed(result: ItemCrossReference, category: str, summary: pd.DataFrame) 
     quantity = named("beta" if way == "twins" else "log_odds")
     lines = [f"largest rho {number_text(largest_rho(own))}"]
     if way == "twins":
-        lines.append(f"{surviving_heads(result, category, 'raw')} without twins, as wording does")
+        raw = surviving_heads(result, category, "raw")
+        lines.append(f"without twins {raw}, perhaps for wording")
     needed = float(own["needed"].max())
     return Outcome(
         question="tests",

@@ -46,7 +46,7 @@ def _on_other_half(result: Confirmed) -> Outcome:
         category=found.get("category", ""),
         lines=[
             f"{neutral:.1f} % {'of any heads' if by_location else 'by chance'}",
-            *([f"halves agree: Spearman {reliability:.2f}"] if math.isfinite(reliability) else []),
+            *([f"Spearman of the halves {reliability:.2f}"] if math.isfinite(reliability) else []),
         ],
         limits=[] if found["twins"] else ["without twins: wording is in it"],
         power=f"more than {100 * needed:.1f} % found again" if needed < 1 else "",

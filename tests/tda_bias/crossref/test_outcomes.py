@@ -85,7 +85,7 @@ def test_heads_follow_the_target_effect_of_items_or_not(result, verdict, found):
     [one] = item_outcomes(result)
     assert (one.verdict, one.found, one.of) == (verdict, found, 3)
     assert one.name == "Heads that follow the target effect: gender"
-    assert "1 without twins, as wording does" in one.lines
+    assert "without twins 1, perhaps for wording" in one.lines
     assert one.power == "rho of 0.42 and more"
 
 
