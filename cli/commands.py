@@ -187,6 +187,7 @@ PANELS = {
                     compute=".confirm:compute",
                     load="tda_bias.heads.confirmation:Confirmed.load",
                     shown="tda_bias.heads.confirmation_shown:shown",
+                    outcomes="tda_bias.heads.confirmation_outcomes:confirm_outcomes",
                 )
             },
         ),
@@ -201,18 +202,21 @@ PANELS = {
                     compute=".crossref:by_target",
                     load="tda_bias.crossref.crossref:CrossReference.load",
                     shown="tda_bias.crossref.shown:shown",
+                    outcomes="tda_bias.crossref.outcomes:target_outcomes",
                 ),
                 "crossref items": Form(
                     texts=".crossref:runs",
                     compute=".crossref:by_item",
                     load="tda_bias.crossref.item_crossref:ItemCrossReference.load",
                     shown="tda_bias.crossref.shown:items_shown",
+                    outcomes="tda_bias.crossref.outcomes:item_outcomes",
                 ),
                 "crossref heads": Form(
                     texts=".crossref:runs",
                     compute=".crossref:by_head",
                     load="tda_bias.crossref.head_crossref:HeadCrossReference.load",
                     shown="tda_bias.crossref.shown:heads_shown",
+                    outcomes="tda_bias.crossref.outcomes:head_outcomes",
                 ),
                 "crossref published": Form(
                     texts=".crossref:runs",
@@ -233,6 +237,7 @@ PANELS = {
                     compute=".ablate:study",
                     load="tda_bias.ablation.study:AblationStudy.load",
                     shown="tda_bias.ablation.shown:shown",
+                    outcomes="tda_bias.ablation.outcomes:ablation_outcomes",
                     kept="batches",
                 ),
                 "ablate curve": Form(
@@ -240,6 +245,7 @@ PANELS = {
                     compute=".ablate:curve",
                     load="tda_bias.ablation.prune_curve:PruneCurve.load",
                     shown="tda_bias.ablation.shown:curve_shown",
+                    outcomes="tda_bias.ablation.outcomes:curve_outcomes",
                     kept="steps",
                 ),
             },
@@ -265,6 +271,7 @@ PANELS = {
                     compute=".debias:compute",
                     load="tda_bias.debias.run_debias:DebiasRun.load",
                     shown="tda_bias.debias.shown:shown",
+                    outcomes="tda_bias.debias.outcomes:debias_outcomes",
                     kept="trainings",
                 )
             },
@@ -299,6 +306,7 @@ PANELS = {
                     compute=".compare:bbq",
                     load="tda_bias.comparison.bbq_change:BBQChange.load",
                     shown="tda_bias.comparison.shown:bbq_shown",
+                    outcomes="tda_bias.comparison.outcomes:bbq_outcomes",
                 ),
                 "compare samples": Form(
                     texts=".compare:samples",

@@ -11,7 +11,7 @@ from pydantic import Field
 from tda_bias.config import ARunEach, CompareConfig, WithCommas
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.show.terminal import say
-from tda_bias.sources import text_comes_from_hub
+from tda_bias.sources import HUB, text_comes_from_hub
 from tda_bias.store.identity import Changes
 from tda_bias.store.record import DataRecord
 from tda_bias.store.run import content_hash, open_run
@@ -85,16 +85,13 @@ class CompareSettings(
     pairs: str | None = Field(
         None, description="pairs too: crows, winobias, winogender, blimp, or a file of yours"
     )
+    pairs_data: str | None = Field(
+        None,
+        description="where a named set of --pairs is read: packaged, hub, or its own file or "
+        "folder (default: what ships, else the folder that TDABIAS_PAIRS names, else the hub)",
+    )
     sentences: str = Field(
         "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
-    )
-    crows: str | None = Field(
-        None,
-        description="CrowS-Pairs: hub, or its file or folder (default: the folder that "
-        "TDABIAS_PAIRS names, else the hub)",
-    )
-    blimp: str | None = Field(
-        None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
     )
     bbq: str | None = Field(
         None,
@@ -225,8 +222,8 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
     from_hub = (
         comes_from_hub(settings.data)
         or comes_from_hub(settings.sentences, "intrasentence")
-        or set_comes_from_hub("crows", settings.crows)
-        or set_comes_from_hub("blimp", settings.blimp)
+        or set_comes_from_hub("crows", None)
+        or settings.pairs_data == HUB
         or bbq_comes_from_hub(settings.bbq, "en")
         or text_comes_from_hub(settings.text)
     )
@@ -240,7 +237,7 @@ def models(settings: CompareSettings, _: None, work: Work) -> ModelComparison:
     from tda_bias.plots.figures import plot_comparison
     from tda_bias.show.figures import print_style
 
-    sources = {"data", "pairs", "category", "sentences", "crows", "blimp", "bbq", "text", "twins"}
+    sources = {"data", "pairs", "pairs_data", "category", "sentences", "bbq", "text", "twins"}
     options = settings.model_dump(include={"preset", "only", *sources, "limit", "seed"})
     measures, not_measured = battery(**options, groups=settings.group)
     for line in not_measured_lines(not_measured):

@@ -94,7 +94,7 @@ def _on_other_half(
     )
     apart = ("heads", "record")
     numbers = {name: value for name, value in vars(result).items() if name not in apart}
-    summary = {**numbers, **result.record, "title": title}
+    summary = {**numbers, **result.record, "category": category, "title": title}
     several = f" --category {quote(category)}" if len(run.categories) > 1 else ""
     next_ = (f"tdabias ablate {quote(str(settings.run))}{several}", report_of(settings.run))
     brief = confirmation_brief(result, about_run(run.record, category))
@@ -129,6 +129,9 @@ def _on_other_data(
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     summary = {
         "data": data,
+        "category": category,
+        "targets": len(other.groups),
+        "smallest_p": other.controls_record(category).smallest_p,
         "by": settings.rank_by,
         "top": settings.top,
         "confirmed": int((table["p_holm"] < 0.05).sum()),

@@ -43,7 +43,11 @@ def _option_for_argument(error: Any) -> str:
 
 
 # Options that were called otherwise, by command.
-_FORMER = {("pairs", "--set"): "--pairs"}
+_FORMER = {
+    ("pairs", "--set"): "--pairs",
+    ("compare", "--crows"): "--pairs crows --pairs-data",
+    ("compare", "--blimp"): "--pairs blimp --pairs-data",
+}
 
 
 def _option_now(error: Any) -> str:

@@ -16,7 +16,7 @@ from tda_bias.show.audit import Audited, audit_of, facts
 from tda_bias.show.output import Output
 from tda_bias.show.page import Section, page_html
 from tda_bias.show.text import Finding, counted, data_remarks, short_name, short_names
-from tda_bias.show.verdict import ordered, overall
+from tda_bias.show.verdict import lines_of, ordered, overall
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run, refuse_file_of_a_run
 from tda_bias.types import InputError
@@ -70,8 +70,7 @@ def written_page(
     )
     write_text(out, text)
     size = len(text.encode())
-    verdicts = [one.line() for one in outcomes]
-    verdicts += filter(None, [overall(outcomes)])
+    verdicts = [*lines_of(outcomes), *filter(None, [overall(outcomes)])]
     about = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]

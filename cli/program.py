@@ -49,7 +49,7 @@ def _function(spec: Spec) -> Callable[..., None]:
     def does(settings: Any) -> None:
         failures = print_each(perform(spec, settings), settings)
         if failures:
-            say(settings.console, f"Failed: {', '.join(failures)}.")
+            say(settings.console, f"Failed: {'; '.join(failures)}.")
             raise typer.Exit(1)
 
     return taking(imported(spec.settings), does, file=imported(spec.file) if spec.file else None)

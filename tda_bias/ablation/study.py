@@ -23,7 +23,7 @@ from tda_bias.config import StudyConfig
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import map_columns
 from tda_bias.stats.correlation import permuted_correlation
-from tda_bias.stats.resampling import two_sided_share
+from tda_bias.stats.resampling import two_sided_share, value_needed
 from tda_bias.stats.seeds import generator
 from tda_bias.store.cache import Cache, Part
 from tda_bias.store.record import DataRecord, Number, RunRecord, SourceOfRun
@@ -261,10 +261,7 @@ def _head_sets(
 def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     """Test every effect of the ``top_set`` of ``AblationStudy.effects`` against random sets."""
     rows = []
-    # Differences below what single precision resolves are ties.
-    effects = effects.round(_DIGITS)
-    random = effects[effects["kind"] == "random_set"]
-    chosen = effects[effects["kind"] == "top_set"].iloc[0]
+    random, chosen = _of_kind(effects, "random_set"), _of_kind(effects, "top_set").iloc[0]
     for name in (column for column in effects.columns if column.startswith("d_")):
         null, value = random[name].to_numpy(float), float(chosen[name])
         rows.append(
@@ -279,6 +276,17 @@ def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _of_kind(effects: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Rows of a kind of sets; differences below what single precision resolves are ties."""
+    return effects[effects["kind"] == kind].round(_DIGITS)
+
+
+def size_needed(effects: pd.DataFrame, outcome: str) -> float:
+    """How large a change of the top heads must be for p < .05; NaN with too few random sets."""
+    null = _of_kind(effects, "random_set")[f"d_{outcome}"].abs()
+    return value_needed(null.to_numpy(float))
 
 
 def maps_of_heads(run: HeadBias, category: str) -> pd.DataFrame:

@@ -56,7 +56,7 @@ from unqover.report import bias_items
 Preset = Literal["smoke", "full"]
 # Options that texts come from, beside --data.
 _GIVEN_AS = {
-    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "bbq": "bbq",
+    "intrasentence": "sentences", "crows": "pairs_data", "blimp": "pairs_data", "bbq": "bbq",
     "perplexity": "text", "divergence": "text",
 }  # fmt: skip
 _QUESTIONS = {
@@ -139,13 +139,12 @@ def battery(
     *,
     data: str,
     sentences: str,
-    crows: str | None,
-    blimp: str | None,
     bbq: str | None = None,
     text: str,
     twins: str,
     only: Sequence[str] = (),
     pairs: str | None = None,
+    pairs_data: str | None = None,
     category: str | None = None,
     groups: Sequence[str] = (),
     limit: int | None = None,
@@ -162,15 +161,13 @@ def battery(
     """
     amount = PRESETS[preset]
     category = category or amount.category
-    files = {"crows": crows, "blimp": blimp}
 
     def of_pairs(name: str) -> Measure:
-        sample = amount.pairs.get(name)
-        return pair_measure(load_pairs(name, data=files.get(name), limit=sample))
+        return pair_measure(load_pairs(name, limit=amount.pairs.get(name)))
 
     def own_pairs(name: str) -> Measure:
-        with given_as(name if name in files else "pairs"):
-            made = pair_measure(load_pairs(name, data=files.get(name), limit=limit))
+        with given_as("pairs_data"):
+            made = pair_measure(load_pairs(name, data=pairs_data, limit=limit))
         if made.name in {*makers} - {*SETS, "pairs"}:
             raise InputError(
                 f"`pairs` {name}: a set cannot be named {made.name!r}, as another measure is; give "
@@ -194,7 +191,7 @@ def battery(
             # StereoSet's own sentences have no other categories.
             or (sentences == "stereoset" and category not in ("all", *CATEGORIES)),
         ),
-        "crows": (lambda: of_pairs("crows"), set_comes_from_hub("crows", crows)),
+        "crows": (lambda: of_pairs("crows"), set_comes_from_hub("crows", None)),
         "winobias": (lambda: of_pairs("winobias"), False),
         "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
@@ -207,13 +204,18 @@ def battery(
             lambda: perplexity_measure(**windows(amount.windows)),
             text_comes_from_hub(text),
         ),
-        "blimp": (lambda: of_pairs("blimp"), set_comes_from_hub("blimp", blimp)),
+        "blimp": (lambda: of_pairs("blimp"), set_comes_from_hub("blimp", None)),
         "divergence": (
             lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
         ),
         "respond": (lambda: _responses(amount, category, seed), False),
     }
+    if pairs_data is not None and pairs is None:
+        raise InputError(
+            "`pairs_data` says where a named set is read, and `pairs` is missing; give the set's "
+            "name to --pairs"
+        )
     if pairs is not None:
         makers["pairs"] = (lambda: own_pairs(pairs), False)
     unknown = [name for name in only if name not in makers]

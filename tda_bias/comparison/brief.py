@@ -21,6 +21,7 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison, not_measured_lines
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.brief import Brief, Line
+from tda_bias.show.names import named
 from tda_bias.show.text import (
     counted,
     data_remarks,
@@ -45,17 +46,17 @@ def comparison_brief(comparison: ModelComparison) -> Brief:
     return Brief(
         about=_about(record.model.name, after_name(record)),
         said=said,
-        lines=[_changed(row) for row in primary],
+        lines=[_changed(row, named(row["outcome"])) for row in primary],
         remarks=[*not_kept, *not_measured_lines(record.not_measured), *data_remarks(record)],
     )
 
 
-def _changed(row: dict[Any, Any]) -> Line:
+def _changed(row: dict[Any, Any], name: str) -> Line:
     if row["change"] != row["change"]:
-        return Line(str(row["outcome"]), "", f"undefined ({row['reason']})")
+        return Line(name, "", f"undefined ({row['reason']})")
     interval = interval_text(row["low"], row["high"], 3)
     return Line(
-        str(row["outcome"]),
+        name,
         f"{row['change']:+.3f}",
         f"from {row['before']:.3f} ({interval}; Holm p {p_text(row['p_holm'])})",
     )
@@ -76,7 +77,8 @@ def samples_brief(comparison: SampleComparison) -> Brief:
     return Brief(
         about=_about(record.model.name, record.after.name, "lm-eval samples"),
         said=said,
-        lines=[_changed(row) for row in ordered[:6]],
+        # Tasks have lm-eval's own names.
+        lines=[_changed(row, str(row["outcome"])) for row in ordered[:6]],
         remarks=[*remarks, *limits_of_samples(comparison)],
     )
 

@@ -19,12 +19,14 @@ from tda_bias.comparison.models import (
 from tda_bias.comparison.outcomes import comparison_outcomes
 from tda_bias.comparison.samples import SampleComparison
 from tda_bias.scores.stereoset import SCORINGS
+from tda_bias.show.names import named
 from tda_bias.show.table import Row
 from tda_bias.show.text import (
     Finding,
     counted,
     data_remarks,
     interval_text,
+    listed,
     number_text,
     p_text,
 )
@@ -49,8 +51,9 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
             *data_remarks(record),
         ],
         power=[
-            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
-            f"ruled out ({record.confidence:.0%}, over {row['over']})."
+            f"{named(row['outcome'])}: a change outside "
+            f"{interval_text(row['low'], row['high'], 3)} is ruled out ({record.confidence:.0%}, "
+            f"over {row['over']})."
             for row in primary
             if math.isfinite(row["low"])
         ],
@@ -68,7 +71,7 @@ def verdicts(comparison: ModelComparison, *, numbers: bool = True) -> list[str]:
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
     sure = [row for row in primary if row["p_holm"] < LEVEL]
     found = [
-        f"{said} in {_outcomes(rows) if numbers else ', '.join(row['outcome'] for row in rows)}"
+        f"{said} in {_outcomes(rows) if numbers else listed([named(r['outcome']) for r in rows])}"
         for way, said in (
             ("smaller", f"{after} is less biased than {before}"),
             ("not smaller", f"{after} is more biased than {before}"),
@@ -155,11 +158,11 @@ def failures(comparison: ModelComparison, kinds: Collection[Literal["guard", "bi
     which nothing was measured has failed too.
     """
     rows = comparison.table.to_dict("records")
-    failed = [f"guard {row['outcome']}" for row in rows if row["guard"] == "fail"]
+    failed = [f"guard {named(row['outcome'])}" for row in rows if row["guard"] == "fail"]
     if not any(row["guard"] for row in rows):
         failed = ["guard (none was measured)"]
     grown = [
-        f"bias {row['outcome']}"
+        f"bias {named(row['outcome'])}"
         for row in rows
         if row["primary"]
         and row["p_holm"] < LEVEL
@@ -189,7 +192,7 @@ def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
 
 def _outcomes(rows: list[dict[Any, Any]]) -> str:
     return ", ".join(
-        f"{row['outcome']} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
+        f"{named(row['outcome'])} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
         f"{p_text(row['p_holm'])})"
         for row in rows
     )
@@ -205,14 +208,15 @@ def cost(comparison: ModelComparison) -> tuple[str, list[str]]:
     missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in measured]
     if missing:
         lines.append(
-            f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+            f"Guard not measured: {listed([named(n) for n in missing])}. Without it nothing says "
+            "what this cost."
         )
     if not guarded:
         clause = "what it costs was not measured"
-    elif sure := [str(row["outcome"]) for row in lost if row["p"] < LEVEL]:
-        clause = f"quality is lost ({', '.join(sure)})"
+    elif sure := [named(row["outcome"]) for row in lost if row["p"] < LEVEL]:
+        clause = f"quality is lost ({listed(sure)})"
     elif lost:
-        names = ", ".join(str(row["outcome"]) for row in lost)
+        names = listed([named(row["outcome"]) for row in lost])
         clause = f"more quality is lost than allowed in {names}, which chance could explain"
     elif open_ones:
         clause = "a loss of quality is not ruled out"
@@ -232,7 +236,8 @@ def _guard_line(row: dict[Any, Any]) -> str:
             f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
         )
     return (
-        f"Guard {row['outcome']}: {row['guard']}. {bound}; allowed is a loss of {row['allowed']}."
+        f"Guard {named(row['outcome'])}: {row['guard']}. {bound}; allowed is a loss of "
+        f"{row['allowed']}."
     )
 
 
@@ -241,8 +246,8 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
     few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
     if len(few):
         yield (
-            f"Fewer than five clusters in {', '.join(few['outcome'].head(3))}"
-            f"{', ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
+            f"Fewer than five clusters in {'; '.join(map(named, few['outcome'].head(3)))}"
+            f"{'; ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
             "these targets only."
         )
     unpaired = table[table["unpaired"] > 0]
@@ -265,14 +270,14 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
 
 def _primary_line(row: dict[Any, Any]) -> str:
     if row["change"] != row["change"]:
-        return f"{row['outcome']}: undefined ({row['reason']})."
+        return f"{named(row['outcome'])}: undefined ({row['reason']})."
     size = _size(row)
     way = "on the other side of neutral" if size == "turned" else f"{size} in size"
     sure = "this is more than chance" if row["p_holm"] < LEVEL else "chance could explain it"
     per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
-        f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
-        f"{way}; {sure} (Holm p {p_text(row['p_holm'])})."
+        f"{named(row['outcome'])} ({row['unit']}, {per}): {row['before']:.3f} to "
+        f"{row['after']:.3f}, {way}; {sure} (Holm p {p_text(row['p_holm'])})."
     )
 
 

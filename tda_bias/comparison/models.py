@@ -13,6 +13,7 @@ import pandas as pd
 from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
 from tda_bias.config import CompareConfig
 from tda_bias.models.language_model import model_record
+from tda_bias.show.names import named
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result
@@ -34,7 +35,9 @@ def not_measured_lines(lacking: Sequence[NotMeasured]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for one in lacking:
         by_reason.setdefault(one.reason, []).append(one.name)
-    return [f"Not measured: {', '.join(names)}: {why}" for why, names in by_reason.items()]
+    return [
+        f"Not measured: {'; '.join(map(named, names))}: {why}" for why, names in by_reason.items()
+    ]
 
 
 class NotMeasured(RecordPart):

@@ -1,4 +1,4 @@
-"""What a comparison of two models comes to: an outcome for each primary one of its table."""
+"""What a comparison comes to: of models every primary outcome, of two runs of BBQ its bias."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
+from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
-from tda_bias.show.verdict import LEVEL, Outcome, per_spread
+from tda_bias.show.verdict import LEVEL, Outcome, per_spread, power_said
 from tda_bias.stats.resampling import holm
 from tda_bias.stats.sign_flips import smallest_flip_p
 
@@ -50,7 +52,7 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_foun
     neutral = "" if math.isnan(row["neutral"]) else f", {row['neutral']:g} is neutral"
     return Outcome(
         question="change",
-        name=f"Change: {str(row['outcome']).replace('_', ' ')}",
+        name=f"Change: {named(row['outcome'])}",
         about=str(row["about"]) or "after less before",
         value=row["change"],
         low=row["low"],
@@ -72,6 +74,35 @@ def _ruled_out(row: Mapping[Any, Any]) -> str:
     if not math.isfinite(row["low"]):
         return ""
     return f"a change outside {interval_text(row['low'], row['high'], 3)} is ruled out"
+
+
+def bbq_outcomes(comparison: BBQChange) -> list[Outcome]:
+    """The change of the bias of ambiguous texts, s_AMB; nothing where none is shared."""
+    rows = comparison.changes.set_index(["condition", "measure"]).to_dict("index")
+    row, able = rows.get(("ambiguous", "s_AMB")), rows.get(("disambiguated", "accuracy"))
+    if row is None:
+        return []
+    lines = [f"{number_text(row['before'], 3)} to {number_text(row['after'], 3)}"]
+    if able is not None:
+        lines.append(f"accuracy {able['change']:+.3f} where the text says who")
+    templates = int(row["templates"])
+    return [
+        Outcome(
+            question="change",
+            name=f"Change: {named('bbq_s_AMB')}",
+            about="BBQ, ambiguous: biased answers less those of the other person, after less "
+            "before",
+            value=row["change"],
+            low=row["low"],
+            high=row["high"],
+            p=row["p"],
+            clusters=templates,
+            cluster="template",
+            impossible=smallest_flip_p(templates, comparison.record.n_resamples) >= LEVEL,
+            lines=lines,
+            power=power_said(row["smallest"]),
+        )
+    ]
 
 
 def _items(own: pd.DataFrame, change: pd.Series[float]) -> pd.DataFrame:

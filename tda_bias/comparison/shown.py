@@ -25,6 +25,7 @@ from tda_bias.comparison.finding import (
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.samples import SampleComparison
+from tda_bias.show.names import named
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec, head_name, interval_of
 from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of
@@ -110,7 +111,7 @@ def _cells(row: Row) -> dict[str, str]:
         last = p_text(row["p_holm"]) if row["primary"] else ""
     return {
         **texts,
-        "outcome": row["outcome"],
+        "outcome": named(row["outcome"]),
         "change": change,
         "interval": interval_text(row["low"], row["high"], digits),
         "p": "" if row["p"] != row["p"] else p_text(row["p"]),
@@ -124,7 +125,9 @@ def beta_shown(comparison: BetaAgreement, folder: Path, *, top: int = 10) -> Out
     columns = [
         Column(
             "quantity",
-            lambda row: f"{row['quantity']}, {'sums' if row['scoring'] == 'sum' else 'per token'}",
+            lambda row: (
+                f"{named(row['quantity'])}{'' if row['scoring'] == 'sum' else ' per token'}"
+            ),
             left=True,
         ),
         Column("over", "{over}", left=True),

@@ -11,6 +11,7 @@ from tda_bias.crossref.head_finding import NOISY, doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.brief import Brief, Line
+from tda_bias.show.names import named
 from tda_bias.show.table import head_name
 from tda_bias.show.text import (
     about_run,
@@ -38,7 +39,11 @@ def target_brief(result: CrossReference) -> Brief:
     lines = [
         Line("after correction", str(kept), f"of {tested} correlations with q (FDR) < .05"),
         Line("smallest q", p_text(of_heads["q"].min())),
-        Line("largest rho", number_text(strongest["spearman"]), f"of {strongest['quantity']}"),
+        Line(
+            "largest rho",
+            number_text(strongest["spearman"]),
+            f"of {named(strongest['quantity'])} and {named(strongest['summary'])}",
+        ),
         *_heads_of_quantities(result),
         Line("would have found", number_text(power(n)["power_80"]), "of rho, four times in five"),
     ]
@@ -62,12 +67,10 @@ def _heads_of_quantities(result: CrossReference) -> Iterator[Line]:
     for name, tests in list(result.heads.groupby("quantity", sort=False))[:2]:
         kept = tests[tests["p_max"] < LEVEL]
         shuffled = result.record.shuffled_heads.get(str(name), {}).get("heads_p05")
-        named = ", ".join(map(head_name, kept.head(3).to_dict("records")))
-        rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; "
+        found = ", ".join(map(head_name, kept.head(3).to_dict("records"))) or "none"
+        rest = f"heads with p < .05, {number_text(shuffled, 0)} shuffled; corrected {found}"
         low = str(int((tests["p"] < LEVEL).sum()))
-        yield Line(
-            f"heads, {name}", low, rest + (f"corrected: {named}" if named else "corrected none")
-        )
+        yield Line(f"heads, {named(str(name))}", low, rest)
 
 
 def item_brief(result: ItemCrossReference) -> Brief:

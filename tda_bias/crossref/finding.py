@@ -8,6 +8,7 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import COVARIATES, SUMMARIES, usable_covariates
 from tda_bias.heads.finding import value_name
+from tda_bias.show.names import named
 from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.correlation import power
 
@@ -35,9 +36,9 @@ def target_finding(result: CrossReference) -> Finding:
     for name, tests in result.heads.groupby("quantity", sort=False):
         shuffled = result.record.shuffled_heads.get(str(name), {})
         kept = tests[tests["p_max"] < 0.05]
-        named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
+        found = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
         control.append(
-            f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
+            f"Heads whose |T| goes with {named(str(name))} (family-wise p < .05): {found}; "
             f"{int((tests['p'] < 0.05).sum())} with p < .05, "
             f"{number_text(shuffled.get('heads_p05'), 0)} with heads shuffled, "
             f"{number_text(shuffled.get('expected_p05'), 0)} expected."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -13,8 +15,9 @@ from tda_bias.crossref.head_crossref import (
     primary,
 )
 from tda_bias.heads.finding import value_name
+from tda_bias.show.names import named_map
 from tda_bias.show.table import head_name
-from tda_bias.show.text import Finding, counted, listed, named_map, number_text, p_text
+from tda_bias.show.text import Finding, counted, listed, number_text, p_text
 from tda_bias.show.verdict import LEVEL
 
 # Estimates that agree less with ablation, in order or in sign, are doubted.
@@ -130,10 +133,10 @@ def _controls(result: HeadCrossReference) -> list[str]:
     return control
 
 
-def doubts(every: pd.DataFrame) -> list[str]:
-    """A line about risks whose estimates are no guide to what ablation does."""
+def doubts(every: pd.DataFrame, risks: Sequence[str] = RISKS) -> list[str]:
+    """A line about those of some risks whose estimates are no guide to what ablation does."""
     fair = (every["spearman"].round(2) >= _FAIR) & (every["same_sign"] >= _SAME_SIGN)
-    poor = [risk for risk in RISKS if not fair[risk]]
+    poor = [risk for risk in risks if not fair[risk]]
     if not poor:
         return []
     return [

@@ -13,6 +13,7 @@ from tda_bias.crossref.head_finding import head_finding, ranking_said
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.finding import value_name
 from tda_bias.heads.summaries import kind_of
+from tda_bias.show.names import named
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name, interval_of
 from tda_bias.show.text import counted, report_of
@@ -24,8 +25,8 @@ def shown(result: CrossReference, folder: Path, *, top: int = 10) -> Output:
     """The correlations with the smallest p, what survives, and what could have been found."""
     about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
     columns = [
-        Column("quantity", "{quantity}", left=True),
-        Column("with", "{summary}", left=True),
+        Column("quantity", lambda row: named(row["quantity"]), left=True),
+        Column("with", lambda row: named(row["summary"]), left=True),
         Column("Spearman", "{spearman:.2f}"),
         Column("p", "{p:p}"),
         Column("95 % interval", interval_of("low", "high")),

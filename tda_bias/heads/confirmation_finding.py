@@ -51,7 +51,7 @@ def confirmation_finding(result: Confirmation) -> Finding:
 
 def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
     """The heads of ``confirmed_on`` in words."""
-    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
+    needed = z_needed(len(table))
     return Finding(
         result=[
             f"{int((table['p_holm'] < 0.05).sum())} of {counted(len(table), 'head')} chosen in the "
@@ -62,6 +62,11 @@ def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
             "the normal distribution)."
         ],
     )
+
+
+def z_needed(tested: int) -> float:
+    """The true z of one of so many heads that is confirmed four times out of five."""
+    return float(stats.norm.isf(0.05 / tested) + stats.norm.ppf(0.8))
 
 
 def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:
@@ -97,7 +102,7 @@ def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:
 
 def other_data_brief(table: pd.DataFrame, about: Sequence[str]) -> Brief:
     """How many heads of a run are found again on other data."""
-    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
+    needed = z_needed(len(table))
     confirmed, tested = int((table["p_holm"] < 0.05).sum()), counted(len(table), "head")
     said = f"None of {tested} chosen in the run is found again on the other data."
     if confirmed:

@@ -30,7 +30,8 @@ from tda_bias.show.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.show.text import counted, named_map, short_name
+from tda_bias.show.names import named, named_map
+from tda_bias.show.text import counted, short_name
 from tda_bias.stats.correlation import power
 from tda_bias.types import InputError
 
@@ -121,8 +122,8 @@ def plot_targets(table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes) 
     varied = len(np.unique(x)) > 1 and len(np.unique(y)) > 1
     rho = f"{spearmanr(x, y).statistic:.2f}" if varied else "undefined"
     ax.set_title(f"{counted(len(table), 'target')}, Spearman {rho}", fontsize="small")
-    ax.set_xlabel(f"{summary} over heads")
-    ax.set_ylabel(quantity)
+    ax.set_xlabel(named(summary))
+    ax.set_ylabel(named(quantity))
     if table["category"].nunique() > 1:
         ax.legend(frameon=False, fontsize="small")
     return ax

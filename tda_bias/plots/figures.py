@@ -62,6 +62,7 @@ from tda_bias.show.figures import (
     named_apart,
     print_figure,
 )
+from tda_bias.show.names import named
 from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.correlation import power
 from tda_bias.store.run import Run
@@ -248,7 +249,7 @@ def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
             fontsize=6,
         )
     ax.axvline(0, color="black", lw=0.5)
-    ax.set_yticks(places, table["outcome"].to_list(), fontsize=6)
+    ax.set_yticks(places, [named(name) for name in table["outcome"]], fontsize=6)
     ax.set_ylim(-0.7, len(table) - 0.3)
     ax.set_xlabel(unit, labelpad=1)
     ax.margins(x=0.08)

@@ -24,7 +24,8 @@ from tda_bias.show.figures import (
     print_figure,
     print_style,
 )
-from tda_bias.show.text import counted, named_map, number_text, p_text
+from tda_bias.show.names import named_map
+from tda_bias.show.text import counted, number_text, p_text
 
 
 def plot_effect_map(table: pd.DataFrame, column: str, *, ax: Axes, title: str) -> Axes:

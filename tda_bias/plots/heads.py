@@ -15,7 +15,8 @@ from scipy.stats import spearmanr
 
 from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
-from tda_bias.show.text import counted, named_map, number_text, short_name
+from tda_bias.show.names import named_map
+from tda_bias.show.text import counted, number_text, short_name
 from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy

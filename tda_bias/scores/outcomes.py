@@ -12,6 +12,7 @@ from tda_bias.scores.finding import share_by_length
 from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
+from tda_bias.show.names import SETS
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import (
     LEVEL,
@@ -29,14 +30,6 @@ from tda_bias.stats.sign_flips import smallest_flip_p
 
 # Sets that measure grammar or knowledge, and no bias.
 _NO_BIAS = ("blimp",)
-_SET_NAMES = {
-    "crows": "CrowS-Pairs",
-    "crows-en-revised": "CrowS-Pairs, revised",
-    "crows-fr": "CrowS-Pairs, French",
-    "crows-nl": "CrowS-Pairs, Dutch",
-    "winobias": "WinoBias",
-    "winogender": "Winogender",
-}
 _WITH = "log-odds, nats"
 
 # -- triples ---------------------------------------------------------------------------------------
@@ -249,7 +242,7 @@ def pairs_outcomes(result: PairSetScores) -> list[Outcome]:
     return [
         Outcome(
             question="says",
-            name=_SET_NAMES.get(record.set, record.set),
+            name=SETS.get(record.set, record.set),
             about="per cent of pairs whose stereotypical text (the first) is preferred, 50 without "
             "a preference",
             **_of_share(cluster_mean(share, cluster), said, unit),

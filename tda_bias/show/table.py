@@ -104,6 +104,14 @@ def head_name(row: Row) -> str:
     return str(HeadId(int(row["layer"]), int(row["head"])))
 
 
+def with_head_names(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of heads with their names in the place of layer and number."""
+    names = [head_name(row) for row in table.to_dict("records")]
+    named = table.drop(columns=["layer", "head"]).reset_index(drop=True)
+    named.insert(0, "head", names)
+    return named
+
+
 def interval_of(low: str, high: str) -> Callable[[Row], str]:
     """A cell with the interval between two values of a row, or ``no interval``."""
     return lambda row: interval_text(row[low], row[high])

@@ -13,7 +13,7 @@ from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 from tda_bias.show.brief import Brief
-from tda_bias.types import STARTER_CAUTION, TESTS
+from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
     from tda_bias.store.record import RunRecord
@@ -58,16 +58,6 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
         ('1 target', '2 targets', '0 processes')
     """
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def named_map(by: str) -> str:
-    """The values that heads are ranked by, as an axis or a table calls them.
-
-    Examples:
-        >>> named_map("evidence"), named_map("relative")
-        ('z, dispersion test', 'map: relative')
-    """
-    return f"z, {TESTS[by]}" if by in TESTS else f"map: {by}"
 
 
 def left_out(places: Sequence[str], noun: str, what: str) -> tuple[str, ...]:

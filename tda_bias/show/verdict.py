@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,8 +22,11 @@ from tda_bias.types import in_order
 if TYPE_CHECKING:
     import pandas as pd
 
-# What an outcome is about, in the order of the page.
-Question = Literal["says", "heads", "change"]
+# What an outcome is about, in the order of the page; ``tests`` are of what was found of heads: does
+# it hold elsewhere, and does it go with what the model says?
+Question = Literal["says", "heads", "tests", "change"]
+_ORDER: tuple[Question, ...] = get_args(Question)
+# Those that *What this means* has a sentence for.
 QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
 Word = Literal["clear", "uncertain", "none found", "cannot say"]
 Size = Literal["small", "medium", "large"]
@@ -35,7 +38,9 @@ Control = Literal["length", "order", "capability"]
 LEVEL = 0.05
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
-_DECIMALS, _MOST_DECIMALS = {"nats": 2, "%": 1, "points": 1}, 6
+_DECIMALS, _MOST_DECIMALS = {"nats": 2, "rho": 2, "%": 1, "points": 1}, 6
+# Of the columns of a terminal: name, and value with its interval.
+_NAME, _VALUE = 24, 32
 
 
 @dataclass(frozen=True)
@@ -199,9 +204,12 @@ class Outcome:
         if self.found is not None:
             return f"{self.found} of {counted(self.of, 'head')} survive"
         digits = self._decimals()
-        interval = interval_text(self.low, self.high, digits)
         unit = f" {self.unit}" if self.unit else ""
-        return f"{number_text(self.value, digits)}{unit} ({interval})"
+        said = f"{number_text(self.value, digits)}{unit}"
+        has_interval = math.isfinite(self.low) and math.isfinite(self.high)
+        if not has_interval and self.clusters >= FEWEST_CLUSTERS:
+            return said  # what is compared with random draws has none
+        return f"{said} ({interval_text(self.low, self.high, digits)})"
 
     def _decimals(self) -> int:
         """Those of the unit; more where a value whose interval is without 0 would be said as 0."""
@@ -228,12 +236,12 @@ class Outcome:
             return f"smallest corrected p {p_text(self.p)}"
         said = f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
         if math.isfinite(self.p_corrected):
-            return f"{said}, {p_text(self.p_corrected)} corrected over outcomes"
+            return f"{said}, {p_text(self.p_corrected)} corrected"
         return said
 
     def line(self) -> str:
         """The line of a terminal: name, value and interval, then the words."""
-        return f"{self.name:<24} {self.value_said:<32} {self.verdict}"
+        return lines_of([self])[0]
 
     def as_values(self) -> dict[str, Any]:
         """The same for other programs, without items and pictures."""
@@ -303,13 +311,20 @@ def power_said(smallest: float, unit: str = "") -> str:
 # -- several outcomes ------------------------------------------------------------------------------
 
 
+def lines_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """The lines of a terminal, in columns."""
+    name = max([_NAME, *(len(one.name) for one in outcomes)])
+    value = max([_VALUE, *(len(one.value_said) for one in outcomes)])
+    return [f"{one.name:<{name}} {one.value_said:<{value}} {one.verdict}" for one in outcomes]
+
+
 def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """By question, then by category, those of no category last; else as they come."""
     categories = in_order([one.category for one in outcomes if one.category])
 
     def key(one: Outcome) -> tuple[int, int]:
         place = categories.index(one.category) if one.category else len(categories)
-        return QUESTIONS.index(one.question), place
+        return _ORDER.index(one.question), place
 
     return sorted(outcomes, key=key)
 

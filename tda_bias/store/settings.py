@@ -69,7 +69,7 @@ def given_as(setting: str) -> Iterator[None]:
         yield
     except InputError as error:
         message = str(error).replace("`data`", f"`{setting}`")
-        raise type(error)(message.replace("--data", f"--{setting}")) from error
+        raise type(error)(message.replace("--data", f"--{setting.replace('_', '-')}")) from error
 
 
 # -- YAML ------------------------------------------------------------------------------------------

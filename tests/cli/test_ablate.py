@@ -47,6 +47,16 @@ def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished
     assert found.record.twins["triples"] == found.record.triples
 
 
+def test_an_ablation_has_a_verdict_as_json(finished, capsys):
+    assert run(["show", str(finished[0]), "--format", "json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (one["question"], one["name"]) == (
+        "tests",
+        "1 top head ablated: target effect, gender",
+    )
+    assert one["verdict"] == "cannot say"  # three random sets
+
+
 def test_without_twins_there_are_log_odds_alone(heads, finished, tmp_path, capsys):
     assert run([*ablating(heads, tmp_path / "out"), "--twins", "none", "--verbose"]) == 0
     assert "mean beta" not in capsys.readouterr().out

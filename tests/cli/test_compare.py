@@ -52,7 +52,8 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
     status, printed, error = call(tiny_folder, after, *options, "--verbose")
     assert status == 0
-    assert error.index("Not measured: intrasentence, crows, bbq: ") < error.index("winobias · ")
+    lacking = "Not measured: StereoSet's sentences; CrowS-Pairs; BBQ: "
+    assert error.index(lacking) < error.index("winobias · ")
     table = pd.read_csv(out / "compare.csv")
     first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
     assert list(table.columns[:8]) == first
@@ -63,10 +64,10 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert {"outcome", "item", "before", "after"} <= set(items)
     assert "RESULT" in printed
     for said in (
-        "Guard log_perplexity: ",
-        "Guard blimp: ",
-        "Not measured: intrasentence, crows, bbq: ",
-        "beta_sum_ge",
+        "Guard log-perplexity: ",
+        "Guard BLiMP: ",
+        lacking,
+        "target effect, gender (nats",
     ):
         assert said in " ".join(printed.split())
     assert json.loads((out / "run.json").read_text())["settings"]["preset"] == "smoke"
@@ -106,8 +107,8 @@ def test_a_comparison_fails_on_what_it_is_asked_to_fail_on(
         outcome=["blimp", "beta"], guard=["fail", ""], primary=[False, True], p_holm=0.01
     )
     worse = replace(found, table=table.assign(neutral=0.0, before=[80.0, 0.3], after=[9.0, -0.4]))
-    assert failures(worse, ["guard"]) == ["guard blimp"]
-    assert failures(worse, ["bias", "guard"]) == ["guard blimp", "bias beta"]
+    assert failures(worse, ["guard"]) == ["guard BLiMP"]
+    assert failures(worse, ["bias", "guard"]) == ["guard BLiMP", "bias target effect"]
     smaller = table.assign(neutral=0.0, before=0.3, after=-0.2, guard="inconclusive")
     assert failures(replace(found, table=smaller), ["guard", "bias"]) == []
     unsure = replace(found, table=worse.table.assign(p_holm=0.2, guard="pass"))
@@ -120,7 +121,7 @@ def test_a_comparison_fails_on_what_it_is_asked_to_fail_on(
     status, printed, error = call(tiny_folder, after, *options, *again, "--fail-on", "guard,bias")
     assert status == 1
     assert printed.startswith("outcome,")
-    assert "Failed: guard blimp, bias beta." in error
+    assert "Failed: guard BLiMP; bias target effect." in error
     assert call(tiny_folder, after, *options, *again, "--fail-on", "bias")[0] == 1
     assert call(tiny_folder, after, *options, *again)[0] == 0
     status, _, error = call(tiny_folder, after, *options, "--fail-on", "size")
@@ -132,8 +133,8 @@ def test_measures_that_lack_for_one_reason_are_said_together():
     gone = [NotMeasured(name=name, reason="no hub") for name in ("crows", "blimp", "perplexity")]
     other = NotMeasured(name="beta", reason="no twin")
     assert not_measured_lines([gone[0], other, *gone[1:]]) == [
-        "Not measured: crows, blimp, perplexity: no hub",
-        "Not measured: beta: no twin",
+        "Not measured: CrowS-Pairs; BLiMP; perplexity: no hub",
+        "Not measured: target effect: no twin",
     ]
 
 
@@ -164,7 +165,10 @@ def test_parts_are_reused_and_only_measures_what_was_asked_for(
     monkeypatch.setattr("tda_bias.comparison.measures.pair_items", None)
     status, printed, _ = call(tiny_folder, after, *options)
     assert status == 0
-    assert "Guard not measured: log_perplexity, lms_mean, blimp" in " ".join(printed.split())
+    assert (
+        "Guard not measured: log-perplexity, language-model score per token and BLiMP"
+        in " ".join(printed.split())
+    )
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path / "out").table, found.table)
 
 

@@ -37,6 +37,10 @@ def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, 
     text = page.read_text(encoding="utf-8")
     assert "Heads that stand out on some targets" in text
     assert "a replication of a bias result" in text
+    assert 'aria-label="Heads found again: gender"' in text
+    assert run(["show", str(heads / "confirm"), "--format", "json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (one["name"], one["verdict"]) == ("Heads found again: gender", "cannot say")
 
 
 def elsewhere(path, place="elsewhere"):
@@ -68,6 +72,8 @@ def test_other_data_confirm_the_first_heads_and_take_the_place_of_earlier_ones_q
     assert "a true z of 3.0 there" in found["finding"]["power"][0]
     assert len(found["heads"]) == 3
     assert {"p_other", "p_holm"} <= set(found["heads"][0])
+    [one] = found["verdicts"]
+    assert (one["clusters"], one["of"], one["category"]) == (4, 3, "gender")
     printed = confirmed("there", "--top", "2", "--quiet")
     assert printed.out == ""
     assert "loading" not in printed.err

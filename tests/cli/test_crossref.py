@@ -59,6 +59,10 @@ def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
     found = pd.read_csv(tmp_path / "correlations.csv")
     assert {"log_odds", "abs_log_odds"} <= set(found["summary"])
     assert {"r", "s_male", "log_odds", "abs_beta"} <= set(found["quantity"])
+    capsys.readouterr()
+    assert run(["show", str(tmp_path), "--format", "json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (one["verdict"], one["clusters"]) == ("cannot say", 4)
 
 
 def test_what_cannot_be_joined_is_one_line(runs, tmp_path, capsys):
@@ -98,6 +102,10 @@ def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
     record = json.loads((tmp_path / "run.json").read_text())
     assert set(record["made_from"]) == {"heads", "stereoset"}
     assert record["left_out"] == {"profession": 0}
+    capsys.readouterr()
+    assert run(["show", str(tmp_path), "--format", "json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (one["name"], one["of"]) == ("Heads that follow the target effect: profession", 8)
 
 
 # -- published rankings ----------------------------------------------------------------------------
@@ -229,7 +237,10 @@ def test_effects_stand_on_the_page_and_among_the_figures(by_heads, heads_of_word
     assert (tmp_path / "f" / "crossref_heads.png").is_file()
     page = tmp_path / "page.html"
     assert run(["report", heads_of_words[1], "--out", str(page)]) == 0
-    assert "that topology ranks first" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "that topology ranks first" in text
+    assert text.count('<h2><a href="#items-') >= 4  # one of the heads, and of each risk one
+    assert "Heads that carry prejudice R_p: gender" in text
 
 
 def test_other_risks_of_the_same_words_are_other_data(heads_of_words, tmp_path, capsys):

@@ -271,6 +271,9 @@ def test_a_finished_run_is_shown_again(finished, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "beta on unseen targets" in printed
     assert "mediation" in printed
+    assert run(["show", str(finished), "--format", "json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (one["question"], one["verdict"]) == ("change", "cannot say")  # two folds
 
 
 def test_a_run_with_controls_of_earlier_versions_is_shown(finished, tmp_path, capsys):

@@ -1,7 +1,7 @@
 """Groups of made-up step functions with twins, and their Gram matrices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -106,6 +106,21 @@ def result_of(name: str, *layers: Sequence[MadeUpGroup]) -> GroupResult:
         "provenance": np.array("{}"),
     }  # fmt: skip
     return GroupResult.from_arrays("gender", name, arrays)
+
+
+def planted_group(
+    number: int, *, heads: int = 12, seed: int = 0, bias_in: int | slice | None = None
+) -> GroupResult:
+    """A group of one layer and two dimensions; one head may have an effect, or all."""
+    found = []
+    for dim in range(2):
+        group = made_up_group(9, heads=heads, seed=1000 * seed + 10 * number + dim)
+        if bias_in is not None:
+            moved = group.stereotype.copy()
+            moved[:, bias_in] += 1.0
+            group = replace(group, stereotype=moved)
+        found.append(group)
+    return result_of(f"target {number}", found)
 
 
 def in_groups(

@@ -50,7 +50,7 @@ def nothing_there(monkeypatch):
                  "unqover.bbq.readers"):  # fmt: skip
         monkeypatch.setattr(f"{name}.hub_split", gone)
     return {
-        "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,
+        "data": "starter", "sentences": "stereoset",
         "text": "wikitext2", "twins": "auto", "limit": 2,
     }  # fmt: skip
 
@@ -67,8 +67,9 @@ def test_what_the_hub_alone_has_is_listed_where_it_cannot_be_reached(nothing_the
 def test_texts_that_were_named_must_be_there_and_all_that_are_not_are_said_at_once(
     nothing_there, tmp_path
 ):
-    named = {"text": str(tmp_path / "no.txt"), "crows": str(tmp_path / "no.csv"), "blimp": "no"}
-    said = r"`crows` .*no\.csv.*; `text` .*no\.txt.*; `blimp`"
+    named = {"text": str(tmp_path / "no.txt"), "sentences": str(tmp_path / "no.json")}
+    named |= {"pairs": "blimp", "pairs_data": "no"}
+    said = r"`sentences` .*no\.json.*; `text` .*no\.txt.*; `pairs_data`"
     with pytest.raises(InputError, match=said) as error:
         battery("smoke", **nothing_there | named)
     assert str(error.value).count("no.txt") == 1  # perplexity and divergence read one file
@@ -99,8 +100,8 @@ def test_a_set_that_pairs_names_takes_the_place_of_the_presets_sample(nothing_th
 
     assert measured(only=["winogender"]) == [120]
     assert measured(only=["winogender", "pairs"], pairs="winogender") == [240]
-    with pytest.raises(InputError, match="`crows` 'no' is no folder"):
-        battery("smoke", **nothing_there | {"crows": "no"}, only=["pairs"], pairs="crows")
+    with pytest.raises(InputError, match="`pairs_data` 'no' is no folder"):
+        battery("smoke", **nothing_there, only=["pairs"], pairs="crows", pairs_data="no")
 
 
 def test_a_set_of_ones_own_has_no_measures_name(nothing_there, tmp_path):

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tda_bias.comparison.bbq_change import BBQChange, BBQChangeRecord
 from tda_bias.comparison.finding import verdicts
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.comparison.outcome import Outcome, change_table
-from tda_bias.comparison.outcomes import comparison_outcomes
+from tda_bias.comparison.outcomes import bbq_outcomes, comparison_outcomes
 from tda_bias.show.verdict import remaining
 from tda_bias.stats.resampling import holm
 from tda_bias.store.record import ModelRecord
@@ -65,7 +66,7 @@ def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
     both["p"], both["clusters"] = [row["p"], 0.001], [6, 12]
     both["p_holm"] = holm(both["p"].to_numpy(float))
     assert [one.word for one in comparison_outcomes(replace(found, table=both))] == ["clear"] * 2
-    assert "0.06 corrected over outcomes" in first.test_said.replace("0.0625", "0.06")
+    assert first.test_said.endswith("0.0625 corrected")
     assert remaining([first, first]) == (0, 0)
 
 
@@ -73,6 +74,29 @@ def test_the_finding_says_that_too_few_clusters_tell_nothing():
     for changes, said in (
         ([1.0, -2.0, 1.5], "after cannot be told from model by so few clusters"),
         ([1.0, -2.0, 1.5, -1.0, 0.5, -0.5, 1.0], "after is not measurably less biased than model"),
-        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in beta"),
+        ([-1.0] * 5 + [-0.5] * 5, "after is less biased than model in target effect"),
     ):
         assert verdicts(compared(changes, primary=True), numbers=False) == [said]
+
+
+def answered(p, templates, *, condition="ambiguous") -> BBQChange:
+    row = {"condition": condition, "measure": "s_AMB", "items": 40, "templates": templates}
+    numbers = {"before": 0.2, "after": 0.05, "change": -0.15, "low": -0.2, "high": -0.1}
+    models = {name: ModelRecord(name=name) for name in ("model", "after")}
+    about = {"category": "all", "n_resamples": 99, "seed": 0, "items": 40, "only_one": 0}
+    changes = pd.DataFrame([{**row, **numbers, "p": p, "smallest": 0.1}])
+    return BBQChange(changes, BBQChangeRecord(**models, **about))
+
+
+@pytest.mark.parametrize(
+    ("p", "templates", "verdict"),
+    [(0.01, 8, "clear"), (0.2, 8, "uncertain"), (0.0625, 5, "cannot say"), (0.5, 3, "cannot say")],
+)
+def test_the_bias_of_two_runs_of_bbq_changed_or_not(p, templates, verdict):
+    [one] = bbq_outcomes(answered(p, templates))
+    assert (one.question, one.name, one.verdict) == ("change", "Change: BBQ, s_AMB", verdict)
+    assert (one.value, one.p, one.clusters) == (-0.15, p, templates)
+
+
+def test_two_runs_of_bbq_that_share_no_ambiguous_text_have_no_verdict():
+    assert bbq_outcomes(answered(0.01, 8, condition="disambiguated")) == []

@@ -16,25 +16,10 @@ from tda_bias.heads.confirmation import (
 from tda_bias.heads.confirmation_finding import confirmation_finding
 from tda_bias.heads.group_statistic import Versions
 from tda_bias.types import InputError
-from tests.support.grams import made_up_group, result_of
+from tests.support.grams import planted_group
 
 # The model's number of the one layer of the groups below.
 LAYERS = (2,)
-
-
-def group_result(
-    number: int, *, heads: int = 12, seed: int = 0, bias_in: int | slice | None = None
-):
-    """A group of one layer and two dimensions; one head may have an effect, or all."""
-    found = []
-    for dim in range(2):
-        group = made_up_group(9, heads=heads, seed=1000 * seed + 10 * number + dim)
-        if bias_in is not None:
-            moved = group.stereotype.copy()
-            moved[:, bias_in] += 1.0
-            group = replace(group, stereotype=moved)
-        found.append(group)
-    return result_of(f"target {number}", found)
 
 
 @pytest.mark.parametrize(("n", "expected"), [(2, 1), (3, 3), (4, 3), (5, 10), (6, 10)])
@@ -53,7 +38,7 @@ def test_many_splits_are_drawn():
 
 
 def test_a_planted_shift_replicates():
-    results = [group_result(number, heads=40, bias_in=3) for number in range(6)]
+    results = [planted_group(number, heads=40, bias_in=3) for number in range(6)]
     found = confirmation(
         results, layers=LAYERS, config=ConfirmConfig(rank_by="location", top=1, n_permutations=199)
     )
@@ -68,7 +53,7 @@ def test_a_planted_shift_replicates():
 
 
 def test_by_location_heads_replicate_only_where_others_do_not():
-    results = [group_result(number, bias_in=slice(None)) for number in range(6)]
+    results = [planted_group(number, bias_in=slice(None)) for number in range(6)]
     found = confirmation(
         results, layers=LAYERS, config=ConfirmConfig(rank_by="location", top=2, n_permutations=199)
     )
@@ -83,7 +68,7 @@ def test_by_location_heads_replicate_only_where_others_do_not():
 def test_without_an_effect_replication_is_chance(by):
     found = [
         confirmation(
-            [group_result(n, seed=seed) for n in range(4)],
+            [planted_group(n, seed=seed) for n in range(4)],
             layers=LAYERS,
             config=ConfirmConfig(rank_by=by, top=3, n_permutations=99, seed=seed),
         )
@@ -96,7 +81,7 @@ def test_without_an_effect_replication_is_chance(by):
 
 
 def test_targets_without_twins_are_left_out_and_counted():
-    results = [group_result(number) for number in range(4)]
+    results = [planted_group(number) for number in range(4)]
     without = Versions(np.arange(9), 9)
     some = [*results[:3], replace(results[3], versions=without)]
     found = confirmation(some, layers=LAYERS, config=ConfirmConfig(top=2, n_permutations=99))
@@ -112,7 +97,7 @@ def test_targets_without_twins_are_left_out_and_counted():
 
 
 def test_too_little_is_refused():
-    results = [group_result(number) for number in range(2)]
+    results = [planted_group(number) for number in range(2)]
     with pytest.raises(InputError, match="at least 2 targets; got 1"):
         confirmation(results[:1], layers=LAYERS)
     with pytest.raises(InputError, match="`top` must lie between 1 and 11; got 12"):

@@ -14,6 +14,7 @@ from tda_bias.show.verdict import (
     Bar,
     Outcome,
     balance_effect,
+    lines_of,
     ordered,
     overall,
     remaining,
@@ -77,6 +78,15 @@ def test_the_words_are_the_same_in_a_terminal_and_as_json():
     assert (values["word"], values["size"], values["p"]) == ("clear", "small", 0.01)
     assert HEADS.as_values()["found"] == 0
     assert "0 of 270 heads" in HEADS.line()
+
+
+def test_lines_stand_in_columns_and_an_interval_is_missed_only_where_clusters_lack():
+    alone = replace(CLEAR, low=math.nan, high=math.nan, name="2 top heads ablated: target effect")
+    lines = lines_of([CLEAR, alone])
+    assert len({line.index("0.50 nats") for line in lines}) == 1
+    assert len({line.index(CLEAR.verdict) for line in lines}) == 1
+    assert alone.value_said == "0.50 nats"
+    assert replace(alone, clusters=4).value_said == "0.50 nats (no interval)"
 
 
 # -- the standardised form of shares --

@@ -1,0 +1,97 @@
+"""What ablations come to: whether the top heads change more than random heads of their layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tda_bias.ablation.finding import random_orders, smallest_of_curve
+from tda_bias.ablation.prune_curve import PruneCurve
+from tda_bias.ablation.study import AblationStudy, size_needed
+from tda_bias.show.names import named
+from tda_bias.show.text import counted, interval_text, number_text
+from tda_bias.show.verdict import LEVEL, Control, Outcome
+
+_UNITS = {"log_odds": "nats", "beta": "nats", "response_effect": "nats", "decision": "nats"}
+# Whether a model still reads: the first that was measured.
+_LANGUAGE = ("log_ppl_context", "log_ppl_unrelated")
+
+
+def ablation_outcomes(study: AblationStudy) -> list[Outcome]:
+    """The change of each primary outcome when the top heads are ablated together."""
+    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
+    return [_outcome(study, tests, name) for name in study.primary]
+
+
+def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outcome: str) -> Outcome:
+    record, test = study.record, tests[outcome]
+    unit, column = _UNITS.get(outcome, ""), f"d_{outcome}"
+    heads = counted(record.top, "top head")
+    base = number_text(record.base.get(outcome), 3)
+    needed = size_needed(study.effects, outcome)
+    limits = []
+    if not record.survivors:
+        limits.append("no head of the run survives correction")
+    if outcome == "log_odds":
+        limits.append("without twins: wording is in it")
+    return Outcome(
+        question="tests",
+        name=f"{heads} ablated: {named(f'{outcome}_{record.category}')}",
+        about=f"change when the {heads} are ablated together, compared with random heads of the "
+        "same layers",
+        value=test["effect"],
+        unit=unit,
+        p=test["p"],
+        clusters=record.n_random,
+        cluster="random set",
+        impossible=1 / (1 + record.n_random) >= LEVEL,
+        confounded=_confounded(tests),
+        category=record.category,
+        lines=[
+            f"from {base}",
+            f"random heads {test['random_mean']:+.3f} (SD {test['random_sd']:.3f})",
+        ],
+        limits=limits,
+        power=f"a change of more than {needed:.3f} {unit}".rstrip() if needed == needed else "",
+        items=study.effects[["kind", "heads", column]].rename(columns={column: "change"}),
+    )
+
+
+def _confounded(tests: Mapping[str, Mapping[Any, Any]]) -> tuple[Control, ...]:
+    """``capability`` where text becomes less probable, and by more than with random heads."""
+    language = next((tests[name] for name in _LANGUAGE if name in tests), None)
+    costs = language is not None and language["effect"] > 0 and language["p"] < LEVEL
+    return ("capability",) if costs else ()
+
+
+def curve_outcomes(curve: PruneCurve) -> list[Outcome]:
+    """Of every ranking what ablating its heads changes on targets that chose nothing."""
+    return [_of_ranking(curve, row) for row in curve.chosen.to_dict("records")]
+
+
+def _of_ranking(curve: PruneCurve, row: Mapping[Any, Any]) -> Outcome:
+    record, orders = curve.record, random_orders(curve)
+    quantity = "_".join(filter(None, [record.quantity, record.category]))
+    left = interval_text(row["test_low"], row["test_high"])
+    own = curve.curve[curve.curve["ranking"] == row["ranking"]]
+    return Outcome(
+        question="tests",
+        name=f"Heads by {row['ranking']} ablated: {named(quantity)}",
+        about="change on targets that chose nothing, compared with what random orders of heads "
+        "leave",
+        value=row["test"] - row["before_test"],
+        unit=_UNITS[record.quantity],
+        p=row["p_random"],
+        p_corrected=min(1.0, row["p_random"] * len(curve.chosen)),
+        clusters=orders,
+        cluster="random order",
+        impossible=smallest_of_curve(curve) >= LEVEL,
+        category=record.category or "",
+        lines=[
+            f"{row['before_test']:.2f} to {row['test']:.2f} ({left})",
+            f"random orders leave {row['random_test']:.2f}",
+            f"{counted(int(row['k']), 'head')}, log-perplexity {row['d_log_ppl']:+.3f}",
+        ],
+        limits=["without twins: wording is in it"] if record.quantity == "log_odds" else [],
+        items=own.drop(columns=["ranking", "draw"]).rename(columns={"k": "heads"}),
+    )
