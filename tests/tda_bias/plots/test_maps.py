@@ -1,8 +1,12 @@
 """Maps of heads of any shape: square cells, and nothing beyond the picture."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
+from PIL import Image
 
+from tda_bias.plots import run_page
 from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import captioned, print_style
 from tests.support.canvas import unseen
@@ -37,6 +41,21 @@ def test_no_text_lies_beyond_the_picture_and_cells_are_square(layers, heads, pan
         box = ax.get_window_extent()
         assert box.width / heads == pytest.approx(box.height / layers, rel=0.02)
         assert box.width / heads > 4  # pixels
+
+
+def test_a_picture_on_the_page_has_the_colours_of_the_figure():
+    """Of 256 colours only: the few cells that stand out are neither grey nor of another shade."""
+    figure, _ = drawn(12, 12, 1)
+    picture = run_page._picture("a map", figure)
+    whole = BytesIO()
+    figure.savefig(whole, dpi=run_page._SHARP * run_page._INCH)
+    shown, printed = (
+        np.asarray(Image.open(file).convert("RGB")).astype(int)
+        for file in (BytesIO(picture.png), whole)
+    )
+    assert shown.shape == printed.shape
+    assert np.abs(shown - printed).max() <= 12
+    assert len(picture.png) < 0.6 * len(whole.getvalue())
 
 
 def test_without_a_chance_level_survivors_have_one_colour():
