@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import ARunEach, HeadBiasConfig
+from tda_bias.show.figures import OF_PAPERS
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import say
 from tda_bias.show.text import counted
@@ -46,7 +47,9 @@ class FiguresSettings(OutputSettings):
         description="svg, pdf or png; may be given several times",
     )
     only: Annotated[tuple[str, ...], Several] = Field(
-        (), description="only this figure; may be given several times"
+        (),
+        description="only this figure; may be given several times. "
+        + "; ".join(f"{paper}: {', '.join(names)}" for paper, names in OF_PAPERS.items()),
     )
 
 
@@ -55,7 +58,7 @@ def figures(settings: FiguresSettings) -> Output:
     import pandas as pd
 
     from pvf.papers import write_risk_tables
-    from tda_bias.paper.page import write_tables
+    from tda_bias.paper.page import write_rankings, write_tables
     from tda_bias.show.figures import drawings, write_print
 
     out, formats = settings.out, settings.as_
@@ -73,7 +76,8 @@ def figures(settings: FiguresSettings) -> Output:
             written.append(row)
     tables = 0
     if not settings.only:
-        tables = write_tables(opened, out) + write_risk_tables(opened, out, lacking.append)
+        tables = write_tables(opened, out) + write_rankings(opened, out)
+        tables += write_risk_tables(opened, out, lacking.append)
     for line in lacking:
         say(settings.console, f"Not drawn: {line}")
     number = f"{counted(len(written), 'figure')} ({', '.join(formats)})"

@@ -19,6 +19,7 @@ from tda_bias.show.figures import (
     Entry,
     captioned,
     named_apart,
+    of_paper,
     print_figure,
 )
 from tda_bias.show.tables import paper_table, write_table
@@ -171,20 +172,14 @@ def _measure(run: Run) -> object:
     return run.load(load_report).measure
 
 
-_PAPERS = "PVF papers, figure"
 _ALL: dict[str, Any] = {"together": "all", "comparable": _measure}
 _TWO: dict[str, Any] = {"together": "two", "comparable": _measure, "fewest": 2}
 FIGURES: tuple[Entry, ...] = (
-    Entry("pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", _signed_means, **_ALL),
-    Entry("pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", _change, **_TWO),
-    Entry("pvf7_size", f"{_PAPERS} 7: risk against size", "pvf", _size, **_ALL, fewest=2),
-    Entry(
-        "pvf10_distributions", f"{_PAPERS}s 10 and 16: distributions over words", "pvf",
-        _distributions,
-    ),
-    Entry(
-        "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", _preferences
-    ),
+    Entry(*of_paper("pvf5_signed_means"), "pvf", _signed_means, **_ALL),
+    Entry(*of_paper("pvf6_change"), "pvf", _change, **_TWO),
+    Entry(*of_paper("pvf7_size"), "pvf", _size, **_ALL, fewest=2),
+    Entry(*of_paper("pvf10_distributions"), "pvf", _distributions),
+    Entry(*of_paper("pvf11_preferences"), "pvf", _preferences),
     Entry(
         "pvf_reference", "Preferences against a reference of one's own", "pvf", _reference,
         holds=lambda run: run.load(load_report).reference is not None, option="--reference bls",

@@ -123,10 +123,13 @@ def head_effects():
     rng = np.random.default_rng(0)
     numbers = [f"{kind}_{risk}" for kind in ("effect", "exact") for risk in ("R", "R_p", "R_v")]
     table = pd.DataFrame({"layer": [0, 0, 1, 1], "head": [0, 1, 0, 1], "chosen": "top"})
+    table["unstable"] = False
     table = table.assign(**{name: rng.normal(size=4) for name in (*numbers, f"z_{HOSTILE}")})
     row = {"ranking": f"z_{HOSTILE}", "aspect": "size", "spearman": 0.1, "p_within_layers": 0.5}
     said = pd.DataFrame([{**row, "risk": risk} for risk in ("R", "R_p", "R_v")])
-    return HeadCrossReference(table, said, pd.DataFrame(), SimpleNamespace(rank_by=HOSTILE))
+    return HeadCrossReference(
+        table, said, pd.DataFrame(), SimpleNamespace(rank_by=HOSTILE, chance=None)
+    )
 
 
 def changes():
@@ -208,10 +211,11 @@ ALL = {
         Drawn(figures.plot_comparison, lambda: (changes(),)),
         Drawn(figures.plot_head_comparison, lambda: (moved(),)),
         Drawn(
-            effect_plots.plot_effect_map,
-            lambda: (head_effects().heads, f"z_{HOSTILE}"),
-            {"title": HOSTILE},
+            effect_plots.plot_effect_maps,
+            lambda: (head_effects().heads,),
+            {"axes": Figure().subplots(1, 3)},
         ),
+        Drawn(effect_plots.plot_ranking_map, lambda: (head_effects(),)),
         Drawn(effect_plots.plot_effects_against_z, lambda: (head_effects(), "R")),
         Drawn(effect_plots.plot_exact_against_estimates, lambda: (head_effects().heads,)),
         Drawn(head_plots.plot_categories, lambda: (heads(),)),
@@ -247,6 +251,7 @@ ALL = {
 NAMELESS = {
     "plot_barcode",
     "plot_diagram",
+    "plot_effect_maps",
     "plot_exact_against_estimates",
     "plot_items_against_twins",
     "plot_twin_differences",

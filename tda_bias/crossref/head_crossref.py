@@ -19,6 +19,7 @@ from pydantic import Field
 from tda_bias.ablation.study import maps_of_heads
 from tda_bias.config import HeadCrossrefConfig
 from tda_bias.crossref.rankings import agreement
+from tda_bias.heads.ranking_controls import chance_level
 from tda_bias.heads.tables import map_columns
 from tda_bias.stats.correlation import spearman_over_items
 from tda_bias.stats.resampling import benjamini_hochberg
@@ -65,6 +66,8 @@ class HeadCrossrefRecord(RunRecord):
     criterion: str
     against: str | None = None
     survivors: int
+    # What the largest head of the map reaches by chance, as `chance_level` knows it.
+    chance: float | None = None
     base: dict[str, Number] = Field(default_factory=dict)
 
 
@@ -177,7 +180,8 @@ def cross_reference_heads(
     """
     config, cache = config or HeadCrossrefConfig(), cache or Cache()
     require_enough_heads(heads, category, config.top)
-    table, statistic = _values_of_heads(heads, category, config.rank_by or heads.rank_by)
+    rank_by = config.rank_by or heads.rank_by
+    table, statistic = _values_of_heads(heads, category, rank_by)
     ids = [HeadId(*map(int, place)) for place in table[["layer", "head"]].to_numpy()]
     if ids != effects.heads:
         raise InputError(
@@ -216,7 +220,7 @@ def cross_reference_heads(
             model=heads.record.model,
             made_from=content_hashes({one.command: one for one in (heads.record, pvf) if one}),
             category=category,
-            rank_by=config.rank_by or heads.rank_by,
+            rank_by=rank_by,
             statistic=statistic,
             ablation=effects.ablation,
             top=config.top,
@@ -226,6 +230,9 @@ def cross_reference_heads(
             templates=len(outcome.asked.templates),
             criterion=outcome.asked.criterion,
             survivors=len(heads.survivors(category=category)),
+            chance=chance_level(
+                heads.controls(category), rank_by, heads.columns(category, by=rank_by).tested
+            ),
             base=base,
         ),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,10 @@ from scipy import optimize, stats
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.contrast import DifferenceRows
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.tables import SMALLEST_TESTABLE, Tables, map_columns, reliability
+from tda_bias.heads.tables import PUBLISHED, SMALLEST_TESTABLE, Tables, map_columns, reliability
 from tda_bias.stats.correlation import spearman_over_items
 from tda_bias.store.record import Number, RecordPart
+from tda_bias.types import RankBy
 
 # Probability with which the smallest effect is found.
 _POWER = 0.8
@@ -133,6 +135,18 @@ def controls(
         smallest_p=smallest_p(results, config.n_permutations),
         critical=tables.critical[category][columns.tested],
     )
+
+
+def chance_level(controls: Mapping[str, Any], by: RankBy, tested: str) -> float | None:
+    """What the largest head of a map reaches by chance in one of twenty draws, where it is known.
+
+    It is known of the map that the run ranks by, whose ``controls`` are given. A published map has
+    no such value: each head has one of its own.
+    """
+    if by in PUBLISHED or controls["hot_spot_map"] != tested:
+        return None
+    critical = controls["critical"]
+    return critical if critical is not None and np.isfinite(critical) else None
 
 
 def smallest_p(results: Sequence[GroupResult], n_permutations: int) -> float:

@@ -14,7 +14,7 @@ from tda_bias.heads.finding import heads_finding, ranking_name, run_remarks
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, groups_table, head_name
-from tda_bias.show.text import Finding, data_option, p_text, report_of
+from tda_bias.show.text import Finding, data_option, p_text, report_of, short_name
 from tda_bias.types import CATEGORIES, TESTS
 
 
@@ -91,7 +91,7 @@ def ranked_table(result: HeadBias, category: str, top: int) -> TableSpec:
         Column("unstable", lambda row: "yes" if row["unstable"] else ""),
     ]
     name = ranking_name(result, category)
-    title = f"{result.record.model.name} · {category} · heads ranked by {name}"
+    title = f"{short_name(result.record.model.name)} · {category} · heads ranked by {name}"
     if result.survivors(category=category).empty:
         title += " · no findings: none survives correction"
     return TableSpec(title, result.top(top, category=category), columns)

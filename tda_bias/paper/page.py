@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.shown import ranked_table
 from tda_bias.paper.claims import claims, stable_means
 from tda_bias.paper.model import published, why_another
 from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
@@ -25,6 +26,10 @@ from tda_bias.types import STARTER_CAUTION, HeadId
 
 if TYPE_CHECKING:
     from tda_bias.scores.stereoset_scores import StereoSetScores
+
+
+# Heads of a ranking that a table of a paper has room for.
+_RANKED = 10
 
 
 def write_page(
@@ -308,6 +313,24 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
             beside = paper_table(beside_published(result, category), caption)
             write_table(out, f"{name}_beside_paper{apart}", beside)
             written += 2
+    return written
+
+
+def write_rankings(runs: Sequence[Run], out: Path) -> int:
+    """Write the top of the ranking of heads of every run, category by category.
+
+    Returns:
+        Number of tables.
+    """
+    heads = [run for run in runs if run.command == "heads"]
+    also = names_in_files(heads) if len(heads) > 1 else {}
+    written = 0
+    for run in heads:
+        result = run.load(HeadBias.load)
+        for category in result.categories:
+            name = f"heads_{category}{also.get(run.folder, '')}"
+            write_table(out, name, ranked_table(result, category, _RANKED))
+            written += 1
     return written
 
 

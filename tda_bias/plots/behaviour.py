@@ -122,6 +122,7 @@ def plot_targets(table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes) 
     varied = len(np.unique(x)) > 1 and len(np.unique(y)) > 1
     rho = f"{spearmanr(x, y).statistic:.2f}" if varied else "undefined"
     ax.set_title(f"{counted(len(table), 'target')}, Spearman {rho}", fontsize="small")
+    ax.locator_params("x", nbins=5)
     ax.set_xlabel(named(summary))
     ax.set_ylabel(named(quantity))
     if table["category"].nunique() > 1:

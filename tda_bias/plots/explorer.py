@@ -13,9 +13,11 @@ from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ItemDifferences, carriers, shares
+from tda_bias.heads.ranking_controls import chance_level
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.summaries import kind_of
 from tda_bias.heads.tables import map_columns, surviving
+from tda_bias.plots.maps import FOUND, GREYS, scale
 from tda_bias.show.page import packed, rounded
 from tda_bias.store.run import Run
 from tda_bias.twins.twins import TEXTS
@@ -71,6 +73,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     return {
         "layers": list(model.layers),
         "heads": n_heads,
+        "colours": {"grey": GREYS, "found": FOUND},
         "reading": {"causal": model.attention == "causal"},
         "categories": {
             category: {
@@ -99,11 +102,16 @@ def _maps(result: HeadBias, category: str) -> list[dict[str, Any]]:
             **{name: f"{name}_{kind.tested}" for name in ("p", "p_max", "q")},
         }
         values = {name: rounded(table[column].to_numpy(float)) for name, column in columns.items()}
+        chance = None
+        if kind.value == chosen:
+            chance = chance_level(result.controls(category), result.rank_by, kind.tested)
+        stable = ~table["unstable"].to_numpy(bool)
         maps.append(
             {
                 "label": kind.label,
                 "about": kind.about,
                 "kind": kind.kind,
+                "scale": [*scale(table[kind.value].to_numpy(float)[stable], chance), chance],
                 "survivors": np.flatnonzero(surviving(table, kind.tested)).tolist(),
                 "nulls": {"packed": packed(result.nulls[f"{category}.{kind.tested}"])},
                 **values,

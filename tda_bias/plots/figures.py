@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -60,6 +61,7 @@ from tda_bias.show.figures import (
     captioned,
     label_point,
     named_apart,
+    of_paper,
     print_figure,
 )
 from tda_bias.show.names import named
@@ -203,6 +205,7 @@ def frontier(runs: Sequence[Run]) -> Figure:
 
 _COLOURS = {"bias": BLUE, "quality": GREEN, "knowledge": ORANGE}
 _ROW = 0.17  # inches
+_LETTERS = 30  # of a line beside a scatter
 
 
 def plot_comparison(comparison: ModelComparison) -> Figure:
@@ -286,9 +289,11 @@ def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
     values = heads[["before", "after"]].to_numpy()
     ends = [np.nanmin(values), np.nanmax(values)]
     ax.plot(ends, ends, color="black", lw=0.5)
-    before, after = short_names(_models(comparison))
-    ax.set_xlabel(f"map of {before}")
-    ax.set_ylabel(f"map of {after}")
+    before, after = (
+        textwrap.fill(f"map of {name}", _LETTERS) for name in short_names(_models(comparison))
+    )
+    ax.set_xlabel(before)
+    ax.set_ylabel(after)
     ax.legend(frameon=False)
 
 
@@ -324,20 +329,16 @@ def _of_groups(
 
 
 FIGURES: tuple[Entry, ...] = (
-    Entry(
-        "fig1_step_function", "Head paper, figure 1: a step function, N = 4", "heads",
-        step_function,
-    ),
-    Entry("fig2_pattern", "Head paper, figure 2: one attention matrix", "heads", pattern),
-    Entry("fig3_swap", "Head paper, figure 3: a swap", "", swap),
+    Entry(*of_paper("fig1_step_function"), "heads", step_function),
+    Entry(*of_paper("fig2_pattern"), "heads", pattern),
+    Entry(*of_paper("fig3_swap"), "", swap),
     *(
         Entry(
-            f"fig{number}_{category}",
-            f"Head paper, figure {number}: hot spots, {category}",
+            *of_paper(f"fig{number}_{category}"),
             "heads",
             partial(heat_map, category=category),
             holds=partial(_has, category=category),
-            option=f" --category {category}",
+            option=f"--category {category}",
         )
         for number, category in enumerate(CATEGORIES, start=4)
     ),
@@ -347,14 +348,14 @@ FIGURES: tuple[Entry, ...] = (
         "stereoset",
         items_against_twins,
         holds=lambda run: run.load(StereoSetScores.load).has_twins,
-        option=" --twins auto",
+        option="--twins auto",
     ),
     _of_groups(
-        "fig8_means", "Head paper, figure 8: means by category", plot_categories, 2.6,
+        *of_paper("fig8_means"), plot_categories, 2.6,
         "Bars: mean; lines: its standard error over groups.",
     ),
     _of_groups(
-        "fig9_spreads", "Head paper, figure 9: spreads by category",
+        *of_paper("fig9_spreads"),
         partial(plot_categories, quantity="sd"), 2.6,
         "T divides by a variance that is near 0 in some heads.",
     ),
@@ -400,7 +401,7 @@ FIGURES: tuple[Entry, ...] = (
         "Before and after: every outcome with its interval",
         "compare",
         lambda runs: plot_comparison(runs[0].load(ModelComparison.load)),
-        option=" MODEL MODEL",
+        option="MODEL MODEL",
     ),
     Entry(
         "compare_heads",
@@ -408,7 +409,7 @@ FIGURES: tuple[Entry, ...] = (
         "compare heads",
         lambda runs: plot_head_comparison(runs[0].load(HeadsComparison.load)),
         typed="compare",
-        option=" RUN RUN",
+        option="RUN RUN",
     ),
     *RESPONSES,
 )  # fmt: skip

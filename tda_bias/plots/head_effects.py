@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from tda_bias.crossref.head_crossref import (
     NOT_MEASURED,
@@ -14,35 +15,69 @@ from tda_bias.crossref.head_crossref import (
     HeadCrossReference,
     primary,
 )
+from tda_bias.plots.maps import cross_out, draw_map, draw_tested_map, maps_over_plots, settled
 from tda_bias.show.figures import (
     COLOURS,
     GREY,
     ORANGE,
-    PAGE,
     captioned,
     plain_numbers,
-    print_figure,
     print_style,
 )
 from tda_bias.show.names import named_map
-from tda_bias.show.text import counted, number_text, p_text
+from tda_bias.show.text import counted, number_text, p_text, short_name
 
 
-def plot_effect_map(table: pd.DataFrame, column: str, *, ax: Axes, title: str) -> Axes:
-    """A column of heads as a map, layers by heads, about 0."""
-    by_head = table.pivot(index="layer", columns="head", values=column)
-    values = by_head.to_numpy(float)
-    limit = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
-    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    ax.set_title(title)
-    ax.set_xlabel("head")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=11))
-    # Rows are named by the model's numbers of its layers.
-    names = dict(enumerate(by_head.index))
-    ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
-    ax.figure.colorbar(image, ax=ax, location="bottom", shrink=0.9).ax.tick_params(labelsize=6)
+def plot_effect_maps(table: pd.DataFrame, *, axes: Sequence[Axes]) -> Sequence[Axes]:
+    """Heads' effects on each risk as maps, layers by heads, on one scale about 0."""
+    maps = [_by_head(table, f"effect_{risk}") for risk in RISKS]
+    known = np.concatenate([values[np.isfinite(values)] for values in maps])
+    limit = float(np.abs(known).max(initial=0.0)) or 1.0
+    for ax, risk, values in zip(axes, RISKS, maps, strict=True):
+        image = draw_map(
+            ax, values, layers=_layers(table), cmap="RdBu_r", limits=(-limit, limit),
+            label=f"change of {risk}, first order",
+        )  # fmt: skip
+        if image.colorbar is not None:
+            places, labels = _three_ticks(limit)
+            image.colorbar.set_ticks(places, labels=labels)
+        ax.set_title(f"effect on {risk}")
+    return axes
+
+
+def _three_ticks(limit: float) -> tuple[list[float], list[str]]:
+    """0 and the round numbers before both ends of a scale, with their labels: these are short."""
+    power = 10.0 ** np.floor(np.log10(limit))
+    end = float(np.floor(limit / power * (1 + 1e-9)) * power)
+    return [-end, 0.0, end], [f"{-end:g}", "0", f"{end:g}"]
+
+
+def plot_ranking_map(result: HeadCrossReference, *, ax: Axes) -> Axes:
+    """The map that ranks the heads: coloured above what the largest reaches by chance, else grey.
+
+    Unstable heads are crossed out.
+    """
+    table, record = result.heads, result.record
+    values = _by_head(table, f"z_{record.rank_by}")
+    unstable = _by_head(table, "unstable").astype(bool)
+    above = np.zeros(values.shape, bool) if record.chance is None else values > record.chance
+    draw_tested_map(
+        ax, values, survives=above & ~unstable, unstable=unstable, chance=record.chance,
+        layers=_layers(table), label=named_map(record.rank_by),
+    )  # fmt: skip
+    cross_out(ax, unstable)
+    ax.set_title("the map that ranks")
     return ax
+
+
+def _by_head(table: pd.DataFrame, column: str) -> np.ndarray:
+    """A column, layers by heads."""
+    return table.pivot(index="layer", columns="head", values=column).to_numpy(float)
+
+
+def _layers(table: pd.DataFrame) -> list[int]:
+    """The model's numbers of its layers."""
+    return sorted(table["layer"].unique())
 
 
 def plot_effects_against_z(result: HeadCrossReference, risk: str, *, ax: Axes) -> Axes:
@@ -81,6 +116,7 @@ def plot_exact_against_estimates(table: pd.DataFrame, *, ax: Axes) -> Axes:
     ax.plot([-limit, limit], [-limit, limit], color=GREY, lw=0.8, ls="--", zorder=0)
     ax.set_xlim(-limit, limit)
     ax.set_ylim(-limit, limit)
+    ax.set_xticks(*_three_ticks(limit))
     ax.set_xlabel("change, first order")
     ax.set_ylabel("change, exact")
     ax.set_title(f"{counted(len(measured), 'head')}", fontsize=7)
@@ -92,23 +128,22 @@ def plot_exact_against_estimates(table: pd.DataFrame, *, ax: Axes) -> Axes:
 def head_effects_figure(result: HeadCrossReference) -> Figure:
     """The map of z beside those of the effects on each risk, and below them the scatters."""
     record, table = result.record, result.heads
-    layers = table["layer"].nunique()
-    figure = print_figure(PAGE, 3.0 + min(max(1.2 + 0.07 * layers, 1.6), 4.0))
-    maps, scatters = figure.subplots(2, 1 + len(RISKS), height_ratios=[1.3, 1])
-    plot_effect_map(table, f"z_{record.rank_by}", ax=maps[0], title=named_map(record.rank_by))
-    maps[0].set_ylabel("layer")
+    shape = table["layer"].nunique(), table["head"].nunique()
+    figure, maps, scatters = maps_over_plots(*shape, 1 + len(RISKS), 2.4)
+    plot_ranking_map(result, ax=maps[0])
+    plot_effect_maps(table, axes=maps[1:])
     plot_exact_against_estimates(table, ax=scatters[0])
-    for risk, above, below in zip(RISKS, maps[1:], scatters[1:], strict=True):
-        plot_effect_map(table, f"effect_{risk}", ax=above, title=f"effect on {risk}")
+    for risk, below in zip(RISKS, scatters[1:], strict=True):
         plot_effects_against_z(result, risk, ax=below)
     legend = scatters[1].get_legend_handles_labels()
     figure.legend(*legend, loc="outside upper right", ncols=2, frameon=False)
     needed = primary(result)["significant"].max()
-    return captioned(
+    captioned(
         figure,
-        f"{record.model.name}, {record.category}: {counted(len(table), 'head')}; "
+        f"{short_name(record.model.name)}, {record.category}: {counted(len(table), 'head')}; "
         f"{counted(record.words, 'word')} in {counted(record.templates, 'template')}. Effect: "
         f"change on ablation ({record.ablation}), to first order; red raises the risk. A Spearman "
         f"that is {number_text(needed)} away from what the means of layers give has p < .05, "
         "before any correction.",
     )
+    return settled(figure)

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from scipy.stats import spearmanr
 
-from tda_bias.plots.maps import draw_tested_map, maps_figure, settled
+from tda_bias.heads.ranking_controls import chance_level
+from tda_bias.plots.maps import cross_out, draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
 from tda_bias.show.names import named_map
 from tda_bias.show.text import counted, number_text, short_name
@@ -21,8 +21,6 @@ from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
-# Visible on dark cells too.
-_OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 _PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
 
 
@@ -67,7 +65,7 @@ def plot_heatmap(
         values,
         survives=family | (q < LEVEL),
         unstable=unstable,
-        chance=_chance(result, category, by, tested),
+        chance=chance_level(result.controls(category), by, tested),
         layers=result.record.model.layers,
         label=_unit(by, tested),
     )
@@ -77,8 +75,7 @@ def plot_heatmap(
     ):
         layer, head = np.nonzero(chosen)
         ax.scatter(head, layer, s=12, marker="o", facecolor=face, edgecolor=edge, linewidth=0.8)
-    layer, head = np.nonzero(unstable)
-    ax.scatter(head, layer, s=14, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
+    cross_out(ax, unstable)
     ax.set_title(f"{category} · {short_name(result.record.model.name)}", fontsize="medium")
     return ax
 
@@ -89,18 +86,6 @@ def _unit(by: RankBy, tested: str) -> str:
         return f"mean z over groups of {_PUBLISHED[by]}"
     against = ", triple minus twin" if tested.endswith("_twin") else ""
     return f"{named_map(by)}{against}: SDs above the mean under exchange"
-
-
-def _chance(result: Maps, category: str, by: RankBy, tested: str) -> float | None:
-    """What the largest head of a map reaches by chance in one of twenty draws, where it is known.
-
-    A published map has no such value: each head has one of its own.
-    """
-    if by in _PUBLISHED:
-        return None
-    controls = result.controls(category)
-    critical = controls["critical"] if controls["hot_spot_map"] == tested else None
-    return critical if critical is not None and np.isfinite(critical) else None
 
 
 def caption(result: Maps, category: str, by: RankBy) -> str:

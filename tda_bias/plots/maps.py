@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.patheffects import withStroke
 
 from tda_bias.show.figures import COLUMN, ORANGE, PAGE, print_figure
 
@@ -20,10 +20,15 @@ from tda_bias.show.figures import COLUMN, ORANGE, PAGE, print_figure
 # below it.
 _SMALLEST_CELL, _LARGEST_CELL, _HIGHEST = 0.09, 0.2, 7.0
 _BESIDE, _BELOW, _CAPTION = 0.6, 1.55, 0.6
+# Inches between labels of ticks; a map's room at least; what labels take of another plot's height.
+_TICK, _LOWEST, _LABELS = 0.19, 0.6, 0.8
 # Points of a bar's label, and its letters in an inch.
 _POINTS, _LETTERS = 8, 13
-_GREYS = LinearSegmentedColormap.from_list("chance", ["#ffffff", "#8c8c8c"])
-_COLOURS = LinearSegmentedColormap.from_list("found", ["#f6b98f", ORANGE, "#6b2700"])
+# Up to what chance gives, and above it, from the smallest on; the page has the same.
+GREYS, FOUND = ("#ffffff", "#8c8c8c"), ("#f6b98f", ORANGE, "#6b2700")
+_GREYS = LinearSegmentedColormap.from_list("chance", GREYS)
+_COLOURS = LinearSegmentedColormap.from_list("found", FOUND)
+_OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 # The scale reaches beyond chance by this share of it, whatever the data are.
 _ROOM = 1.3
 
@@ -34,13 +39,42 @@ def maps_figure(layers: int, heads: int, panels: int = 1) -> tuple[Figure, list[
     It is as wide as a column, or as a page where the cells or several maps need that.
     """
     wide = panels > 1 or (COLUMN - _BESIDE) / heads < _SMALLEST_CELL
-    beside = 2 if panels > 1 and (PAGE / 2 - _BESIDE) / heads >= _SMALLEST_CELL else 1
+    beside = 2 if panels > 1 and _cell(2, heads) >= _SMALLEST_CELL else 1
     width, rows = PAGE if wide else COLUMN, math.ceil(panels / beside)
     tallest = max(_HIGHEST / (layers * rows), _SMALLEST_CELL)
     cell = min(_LARGEST_CELL, (width / beside - _BESIDE) / heads, tallest)
     figure = print_figure(width, rows * (cell * layers + _BELOW) + _CAPTION)
-    figure.set_layout_engine("compressed")  # constrained, for axes of a fixed shape
-    return figure, [figure.add_subplot(rows, beside, 1 + place) for place in range(panels)]
+    if panels == 1:
+        figure.set_layout_engine("compressed")  # constrained, for axes of a fixed shape
+    axes = [figure.add_subplot(rows, beside, 1 + place) for place in range(panels)]
+    for ax in axes:
+        ax.set_anchor("S")  # at its bar, where the room is higher than the map
+    return figure, axes
+
+
+def maps_over_plots(
+    layers: int, heads: int, panels: int, height: float
+) -> tuple[Figure, list[Axes], list[Axes]]:
+    """A page of maps of equal shape over one row of as many other plots, ``height`` inches each."""
+    beside = panels if _cell(panels, heads) >= _SMALLEST_CELL else 2
+    rows = math.ceil(panels / beside)
+    cell = min(_LARGEST_CELL, _cell(beside, heads), _HIGHEST / (layers * rows))
+    high = [max(cell * layers, _LOWEST)] * rows
+    figure = print_figure(PAGE, sum(high) + rows * _BELOW + height + _CAPTION)
+    grid = figure.add_gridspec(rows + 1, panels, height_ratios=[*high, height - _LABELS])
+    wide = panels // beside
+    above = []
+    for place in range(panels):
+        row, column = divmod(place, beside)
+        ax = figure.add_subplot(grid[row, column * wide : (column + 1) * wide])
+        ax.set_anchor("S")
+        above.append(ax)
+    return figure, above, [figure.add_subplot(grid[rows, place]) for place in range(panels)]
+
+
+def _cell(beside: int, heads: int) -> float:
+    """Inches of a cell's side where so many maps stand beside each other on a page."""
+    return (PAGE / beside - _BESIDE) / heads
 
 
 def settled(figure: Figure) -> Figure:
@@ -61,29 +95,29 @@ def draw_map(
 ) -> AxesImage:
     """Draw values as square cells, with the model's numbers of its layers and a bar below."""
     image = ax.imshow(values, cmap=cmap, vmin=limits[0], vmax=limits[1], aspect="equal")
+    wide = _room(ax)
+    high = values.shape[0] * min(_LARGEST_CELL, wide / values.shape[1])
     ax.set_xlabel("head", labelpad=1)
     ax.set_ylabel("layer")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(13, values.shape[1] + 1)))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=min(17, values.shape[0] + 1)))
-    for axis, names in (
-        (ax.xaxis, dict(enumerate(range(values.shape[1])))),
-        (ax.yaxis, dict(enumerate(layers))),
+    for axis, names, most in (
+        (ax.xaxis, range(values.shape[1]), min(13, wide / _TICK)),
+        (ax.yaxis, layers, min(17, high / _TICK)),
     ):
-        axis.set_major_formatter(_named(names))
+        places = range(0, len(names), math.ceil(len(names) / max(most, 1)))
+        axis.set_ticks(places, [str(names[place]) for place in places])
     bar = ax.figure.colorbar(
         image, ax=ax, location="bottom", extend=extend, aspect=30, pad=0.02, fraction=0.1
     )
-    place, whole = ax.get_subplotspec(), ax.get_figure(root=True)
-    panels = 1 if place is None else place.get_gridspec().ncols
-    inches = COLUMN if whole is None else whole.get_figwidth()
-    lines = textwrap.wrap(label, int(inches / panels * _LETTERS))
+    lines = textwrap.wrap(label, int((wide + _BESIDE) * _LETTERS))
     bar.set_label("\n".join(lines), fontsize=_POINTS)
     return image
 
 
-def _named(names: Mapping[int, int]) -> FuncFormatter:
-    """Ticks at whole places are called by name, those between and beyond by nothing."""
-    return FuncFormatter(lambda place, _: str(names.get(round(place), "")))
+def _room(ax: Axes) -> float:
+    """Inches of width that axes have for a map."""
+    place, whole = ax.get_subplotspec(), ax.get_figure(root=True)
+    share = 1.0 if place is None else len(place.colspan) / place.get_gridspec().ncols
+    return (COLUMN if whole is None else whole.get_figwidth()) * share - _BESIDE
 
 
 def draw_tested_map(
@@ -102,10 +136,7 @@ def draw_tested_map(
     the bar has a line there, below it grey, above it colour. Without one, heads that survive have
     one colour, and the bar is of the others. An unstable head may lie beyond an end of the scale.
     """
-    stable = values[~unstable & np.isfinite(values)]
-    low, high = (stable.min(), stable.max()) if stable.size else (0.0, 1.0)
-    top = float(max(high, 0.0 if chance is None else _ROOM * chance))
-    low = float(min(low, top - 1e-9))
+    low, top = scale(values[~unstable], chance)
     beyond = bool((values > top).any()), bool((values < low).any())
     extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(
         beyond, "neither"
@@ -126,6 +157,20 @@ def draw_tested_map(
     if chance is not None and image.colorbar is not None:
         image.colorbar.ax.axvline(chance, color="black", linewidth=1.2)
     return image
+
+
+def cross_out(ax: Axes, unstable: Bool[np.ndarray, "layer head"]) -> None:
+    """Draw a cross over each unstable head, visible on dark cells too."""
+    layer, head = np.nonzero(unstable)
+    ax.scatter(head, layer, s=14, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
+
+
+def scale(values: Float[np.ndarray, "*any"], chance: float | None) -> tuple[float, float]:
+    """The ends of a tested map's scale, which reaches beyond chance whatever the values are."""
+    known = values[np.isfinite(values)]
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    top = float(max(high, 0.0 if chance is None else _ROOM * chance))
+    return float(low if low < top else top - 1.0), top
 
 
 def _grey_to(chance: float, low: float, top: float) -> ListedColormap:

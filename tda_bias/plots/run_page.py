@@ -66,8 +66,10 @@ def _picture(title: str, figure: Figure) -> Picture:
     figure.supxlabel("")
     whole, file = BytesIO(), BytesIO()
     save_figure(whole, figure, dpi=_SHARP * _INCH)
-    # 256 colours are enough, and make a third of the size.
-    Image.open(whole).convert("RGB").quantize().save(file, "PNG", optimize=True)
+    # 256 colours are enough, and make a third of the size, if those of few pixels are among them: a
+    # map has few coloured cells, which the usual choice of colours would make grey.
+    drawn = Image.open(whole).convert("RGB")
+    drawn.quantize(method=Image.Quantize.MAXCOVERAGE).save(file, "PNG", optimize=True)
     width, height = (round(_INCH * inches) for inches in figure.get_size_inches())
     return Picture(title, file.getvalue(), width, height, caption)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tda_bias.store.files import atomic
 from tda_bias.store.result import save_figure
 from tda_bias.store.run import Run
-from tda_bias.types import InputError
+from tda_bias.types import CATEGORIES, InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,6 +160,34 @@ def write_print(folder: Path, drawn: Drawn, formats: Sequence[str]) -> list[Path
 
 # -- catalogues ------------------------------------------------------------------------------------
 
+# What the papers' figures are, by the names that they are asked for, paper by paper.
+OF_PAPERS: Mapping[str, Mapping[str, str]] = {
+    "Head paper": {
+        "fig1_step_function": "figure 1: a step function, N = 4",
+        "fig2_pattern": "figure 2: one attention matrix",
+        "fig3_swap": "figure 3: a swap",
+        **{
+            f"fig{number}_{category}": f"figure {number}: hot spots, {category}"
+            for number, category in enumerate(CATEGORIES, start=4)
+        },
+        "fig8_means": "figure 8: means by category",
+        "fig9_spreads": "figure 9: spreads by category",
+    },
+    "PVF papers": {
+        "pvf5_signed_means": "figure 5: signed means by model",
+        "pvf6_change": "figures 6 and 8: before and after",
+        "pvf7_size": "figure 7: risk against size",
+        "pvf10_distributions": "figures 10 and 16: distributions over words",
+        "pvf11_preferences": "figure 11: preferences by word and template",
+    },
+}
+
+
+def of_paper(name: str) -> tuple[str, str]:
+    """The name and the title of a paper's figure."""
+    [title] = [f"{paper}, {own[name]}" for paper, own in OF_PAPERS.items() if name in own]
+    return name, title
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -223,7 +251,7 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
     if len(usable) < entry.fewest:
         if asked:
             number = "a run" if entry.fewest == 1 else f"{entry.fewest} runs or more"
-            typed = f"tdabias {entry.typed}{entry.option}"
+            typed = " ".join(filter(None, ("tdabias", entry.typed, entry.option)))
             raise InputError(f"{entry.name} needs {number} of `{typed}`; got {len(usable)}")
         return
     together: dict[object, list[Run]] = {}

@@ -50,6 +50,7 @@ def latex(spec: TableSpec, label: str) -> str:
         " & ".join(map(latex_text, cells)) + r" \\" for cells in (spec.headings, *spec.cells())
     )
     lines = [
+        r"% Needs \usepackage{booktabs} before \begin{document}.",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_text(spec.title)}}}",

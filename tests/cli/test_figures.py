@@ -13,20 +13,24 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pvf.config import RiskConfig
+from pvf.reference import Reference
 from pvf.report import risk_report
+from tda_bias.heads.result import HeadBias
 from tda_bias.paper.page import write_tables
 from tda_bias.plots.figures import heat_map
-from tda_bias.show.figures import COLUMN, PAGE, Entry, drawings, write_print
+from tda_bias.show.figures import COLUMN, OF_PAPERS, PAGE, Entry, drawings, write_print
 from tda_bias.store.run import with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run
+from tests.support.canvas import unseen
 from tests.support.preferences import as_published, made_up
 from tests.support.runs import write_run
 
 pytestmark = pytest.mark.thorough
 
 DOCS = Path(__file__).parents[2] / "docs"
+GOLDEN = Path(__file__).parents[1] / "golden/pages/runs/smollm2-135m"
 
 
 def test_a_run_has_its_figures_and_tables_with_what_was_done_otherwise(
@@ -40,8 +44,16 @@ def test_a_run_has_its_figures_and_tables_with_what_was_done_otherwise(
     names = {path.name for path in out.iterdir()}
     assert {"fig4_gender.svg", "calibration.png", "table1_gender.md"} <= names
     kinds = [name.rpartition(".")[2] for name in names]
-    assert [kinds.count(kind) for kind in ("png", "svg", "pdf", "md")] == [12, 12, 0, 8]
+    assert [kinds.count(kind) for kind in ("png", "svg", "pdf", "md")] == [12, 12, 0, 12]
     assert len(rows) == 12
+    ranking = (out / "heads_gender.tex").read_text()
+    assert ranking.startswith(r"% Needs \usepackage{booktabs}")
+    assert re.search(r"\\toprule\nhead & .*\\\\\n\\midrule\nL\d+H\d+ & ", ranking)
+    result = HeadBias.load(reproduced / "heads")
+    [first] = result.top(1, category="gender").to_dict("records")
+    row = re.search(r"^L(\d+)H(\d+) & (\S+) ", ranking, re.MULTILINE)
+    assert row.groups() == (str(first["layer"]), str(first["head"]), f"{first['z']:.2f}")
+    assert str(reproduced) not in ranking
     beside = (out / "table1_gender_beside_paper.md").read_text()
     assert "Unlike the paper: another model" in beside
     assert "texts from starter instead of StereoSet's on the hub; at most 3 triples" in beside
@@ -61,6 +73,18 @@ def test_the_gallery_has_every_figure_once_by_its_name():
     drawn = [re.fullmatch(r"!\[(\w+)\]\(gallery/\1\.png\)", part)[1] for part in parts]
     assert sorted(drawn) == sorted(names)
     assert {path.stem for path in (DOCS / "gallery").iterdir()} == set(drawn)
+
+
+def test_help_names_every_figure_of_the_papers_and_the_catalogue_has_them(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "2000")
+    assert run(["figures", "--help"]) == 0
+    [only] = [line for line in capsys.readouterr().out.splitlines() if "--only" in line]
+    entries = {entry.name: entry.title for entry in catalogue()}
+    papers = {name for name, title in entries.items() if title.startswith(tuple(OF_PAPERS))}
+    assert papers == {name for own in OF_PAPERS.values() for name in own} <= set(entries)
+    assert len(papers) > 10
+    for name in papers:
+        assert re.search(rf"\b{name}\b", only), name
 
 
 def test_a_risk_of_the_papers_words_alone_stands_beside_theirs(tmp_path, capsys):
@@ -169,6 +193,30 @@ def test_all_figures_are_drawn(drawn):
         assert one.title
 
 
+@pytest.fixture(scope="module")
+def others(folders, report_runs, heads_run, tmp_path_factory):
+    """Figures of further runs: those of pages of the docs, twins, a reference, two models."""
+    base = tmp_path_factory.mktemp("others")
+    report = risk_report(made_up(0), reference=Reference.of(np.linspace(0.2, 0.8, 2), "some"))
+    report.preferences.save(base / "pvf")
+    report.save(base / "pvf")
+    heads_run.with_record(model=heads_run.record.model.model_copy(update={"name": "other"})).save(
+        base / "heads"
+    )
+    pages = [GOLDEN / name for name in ("bbq-religion", "gender/ablate-curve", "debias-gender")]
+    opened = with_parts([*pages, report_runs[1], base / "pvf", base / "heads", folders / "heads"])
+    names = [
+        "bbq_scores", "prune_curve", "debias_frontier", "twins_items", "pvf_reference", "agreement",
+    ]  # fmt: skip
+    return {one.name: one for one in drawings(opened, catalogue(), only=names)}
+
+
+def test_every_picture_is_whole_and_its_labels_are_apart(drawn, others):
+    assert len(others) == 6
+    found = {name: unseen(one.figure) for name, one in {**drawn, **others}.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
 def test_two_measures_of_one_model_are_two_figures(folders, tmp_path):
     pronouns = risk_report(made_up(0, words=("he", "she"), class_of=(0, 1)))
     pronouns.save(tmp_path / "pronouns")
@@ -211,6 +259,12 @@ def test_files_carry_their_run(runs, drawn, tmp_path):
         ("fig4_gender", "pvf0", "needs a run of `tdabias heads --category gender`; got 0"),
         ("pvf6_change", "pvf0", "needs 2 runs or more of `tdabias pvf`; got 1"),
         ("agreement", "heads", "needs 2 runs or more of `tdabias heads`; got 1"),
+        (
+            "pvf_reference",
+            "pvf0",
+            "needs a run of `tdabias pvf --reference bls`; got 0",
+        ),
+        ("compare_heads", "heads", "needs a run of `tdabias compare RUN RUN`; got 0"),
         ("crossref", "heads", "needs a run of `tdabias crossref`; got 0"),
         ("prune_curve", "pvf0", "needs a run of `tdabias ablate --curve`; got 0"),
         ("unqover_interaction", "gender", "needs a run of `tdabias unqover`; got 0"),

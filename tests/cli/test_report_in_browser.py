@@ -350,20 +350,40 @@ def test_the_page_unpacks_what_python_packs(browser, address, level, kind):
     assert base64.b64decode(unpacked) == data
 
 
-def test_the_map_has_the_same_colours_in_the_dark_and_0_is_white(browser, address):
-    cells = """() => {
-      const explorer = document.querySelector('.explorer').explorer;
-      explorer.map.value = explorer.map.value.map((v, place) => place === 0 ? 0 : place - 3.5);
-      explorer.showMap();
-      return explorer.cells.map(cell => getComputedStyle(cell).backgroundColor);
-    }"""
-    colours = []
+CELLS = """([values, scale, survivors]) => {
+  const explorer = document.querySelector('.explorer').explorer;
+  Object.assign(explorer.map, { value: values, scale, survivors });
+  explorer.showMap();
+  const colours = explorer.cells.map(cell => getComputedStyle(cell).backgroundColor);
+  return [colours, explorer.scale.textContent];
+}"""
+
+
+def channels(colour: str) -> list[float]:
+    """Red, green and blue of what `color-mix` computes, from 0 to 1."""
+    return [float(part) for part in colour.split("srgb")[-1].strip(" )").split()]
+
+
+@pytest.mark.parametrize("chance", [2.5, None])
+def test_the_map_is_grey_up_to_chance_and_has_the_same_colours_in_the_dark(
+    browser, address, chance
+):
+    values, survivors = [-2.0, -1.0, 0.0, 1.0, 2.0, 2.4, 2.6, 9.0], [6, 7]
+    shown = []
     for scheme in ("light", "dark"):
         with opened(browser, address, color_scheme=scheme) as found:
-            colours.append(found.page.evaluate(cells))
-    assert colours[0] == colours[1]
-    assert all(part == "1" for part in colours[0][0].split("srgb")[-1].strip(" )").split())
-    assert len(set(colours[0])) == len(colours[0])
+            shown.append(found.page.evaluate(CELLS, [values, [-2.0, 9.0, chance], survivors]))
+    (colours, legend), dark = shown
+    assert colours == dark[0]
+    *greys, above, largest = map(channels, colours)
+    assert greys[0] == [1, 1, 1]
+    assert all(red == pytest.approx(blue, abs=0.01) for red, _, blue in greys)
+    assert [grey[0] for grey in greys] == sorted((grey[0] for grey in greys), reverse=True)
+    for red, _, blue in (above, largest):
+        assert red > blue + 0.3
+    assert (above == largest) == (chance is None)
+    assert ("Grey up to 2.5," in legend) == (chance is not None)
+    assert "2 of 8 heads survive" in legend
 
 
 def test_a_kept_pattern_has_its_tokens_on_both_axes(watched):

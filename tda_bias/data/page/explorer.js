@@ -131,25 +131,39 @@ class Explorer {
     ].filter(Boolean).join("\n");
   }
 
+  /** The two colours between which a value lies, and how far from the first, as in printed maps. */
+  shade(value, found) {
+    const { scale: [low, top, chance] } = this.map, { colours } = this.data;
+    const place = (from, to) => Math.min(Math.max((value - from) / (to - from), 0), 1);
+    if (!found) return { between: colours.grey, share: place(low, chance ?? top) };
+    if (chance === null) return { between: [colours.found[1], colours.found[1]], share: 0 };
+    const share = 2 * place(chance, top);
+    return share < 1 ? { between: colours.found.slice(0, 2), share }
+      : { between: colours.found.slice(1), share: share - 1, dark: share > 1.2 };
+  }
+
   showMap() {
     const { map } = this;
     const defined = map.value.filter((value) => value !== null);
     const [least, most] = [Math.min(...defined), Math.max(...defined)];
-    const limit = Math.max(Math.abs(least), Math.abs(most)) || 1;
+    const chance = map.scale[2];
     this.cells.forEach((cell, head) => {
-      const value = map.value[head];
-      // 0 is white, in the light and in the dark; the further from it, the darker.
-      const share = value === null ? 0 : Math.abs(value) / limit;
+      const value = map.value[head], survives = Boolean(map.survivors?.includes(head));
+      const { between: [near, far], share, dark } =
+        this.shade(value ?? -Infinity, survives || (chance !== null && value > chance));
+      cell.style.setProperty("--near", near);
+      cell.style.setProperty("--far", far);
       cell.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-      cell.classList.toggle("below", value < 0);
-      cell.classList.toggle("dark", share > 0.745);
-      cell.classList.toggle("survivor", Boolean(map.survivors?.includes(head)));
+      cell.classList.toggle("dark", Boolean(dark));
+      cell.classList.toggle("survivor", survives);
       cell.textContent = value === null ? "–" : value.toFixed(1);
       cell.setAttribute("aria-label", `${this.name(head)} ${numberText(value)}`);
     });
     const survivors = map.survivors?.length ?? 0;
-    this.scale.textContent = `${map.about} White is 0, orange above, blue below; from ` +
-      `${numberText(least)} to ${numberText(most)}. ${survivors} of ${this.cells.length} heads survive correction` +
+    const colours = chance === null ? "Grey, the darker the larger; orange where a head survives correction"
+      : `Grey up to ${numberText(chance)}, which the largest head reaches by chance once in twenty times; orange above`;
+    this.scale.textContent = `${map.about} ${colours}. Values from ${numberText(least)} to ` +
+      `${numberText(most)}; ${survivors} of ${this.cells.length} heads survive correction` +
       `${survivors ? " (underlined)" : ""}. Click a head, or move with the arrow keys.`;
     const first = map.value.indexOf(most);
     this.choose(this.head ?? first);

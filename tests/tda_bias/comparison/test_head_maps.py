@@ -10,7 +10,9 @@ from scipy import stats
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
 from tda_bias.comparison.head_maps import HeadsComparison, compare_heads
 from tda_bias.plots.figures import plot_head_comparison
+from tda_bias.show.figures import print_style
 from tda_bias.store.record import updated
+from tests.support.canvas import unseen
 from tests.support.measures import sharpened
 
 CONFIG = HeadBiasConfig(n_permutations=99)
@@ -95,6 +97,18 @@ def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples, tmp_pat
     assert plot_head_comparison(found).axes
     found.save(tmp_path)
     assert HeadsComparison.load(tmp_path).heads.empty
+
+
+def test_long_names_of_models_are_whole(before, after):
+    found = compare_heads(before, after, n_resamples=99)
+    record, name = found.record, "a-model-with-quite-a-long-name-of-7b-instruct"
+    named = {
+        side: getattr(record, side).model_copy(update={"name": f"{name}-{side}"})
+        for side in ("model", "after")
+    }
+    with print_style():
+        figure = plot_head_comparison(replace(found, record=record.model_copy(update=named)))
+    assert unseen(figure) == []
 
 
 def test_what_is_saved_is_read_back(before, after, tmp_path):

@@ -15,8 +15,10 @@ from tda_bias.plots.behaviour import (
     plot_targets,
     plot_twin_differences,
 )
+from tda_bias.show.figures import PAGE, print_figure, print_style
 from tda_bias.store.record import ModelRecord
 from tda_bias.types import InputError
+from tests.support.canvas import unseen
 
 
 @pytest.fixture
@@ -38,6 +40,16 @@ def test_targets_are_points_and_names_do_not_cover_each_other(ax):
     assert 5 <= len(boxes) <= 40
     covered = sum(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert covered <= 2  # widths of names are estimated
+
+
+def test_numbers_of_a_narrow_range_are_apart():
+    x = np.array([0.00101, 0.00102, 0.00103, 0.00104])
+    table = pd.DataFrame({"category": "a", "target": list("wxyz"), "r": x[::-1], "T": x})
+    with print_style():
+        figure = print_figure(PAGE, 3.2)
+        for ax in figure.subplots(1, 2):
+            plot_targets(table, "r", "T", ax=ax)
+    assert unseen(figure) == []
 
 
 def test_a_constant_column_has_no_correlation_in_the_title(ax):

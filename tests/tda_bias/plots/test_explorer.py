@@ -56,6 +56,17 @@ def test_every_map_stands_with_its_noise_and_its_test(shown, result):
         np.testing.assert_allclose(by_name[label]["noise"], noise, rtol=1e-3, atol=1e-9)
 
 
+def test_the_map_of_the_ranking_has_the_scale_of_the_printed_one_and_others_no_chance(
+    shown, result
+):
+    first, *others = of(shown)["maps"]
+    low, top, chance = first["scale"]
+    assert chance == result.controls("gender")["critical"] > 0
+    assert top >= 1.3 * chance
+    assert low == pytest.approx(result.category_map("gender").min())
+    assert {one["scale"][2] for one in others} == {None}
+
+
 def test_draws_ascend_and_give_the_share_above_a_head_that_its_p_gives(shown):
     for one in of(shown)["maps"]:
         draws = unpacked(one["nulls"]["packed"]).reshape(41, 8)
