@@ -8,7 +8,7 @@ from tda_bias.responses.finding import power_line
 from tda_bias.responses.persons import CATEGORIES
 from tda_bias.responses.result import HEADLINE, Responses
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Bar, Outcome, per_spread
+from tda_bias.show.verdict import Bar, Outcome, per_spread, would_find
 
 
 def respond_outcomes(result: Responses) -> list[Outcome]:
@@ -37,7 +37,7 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             bars=Bar.of("any name", placebos / twins if twins > 0 else math.nan),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
-                *([f"would find {row['smallest']:.2f} nats"] if row["smallest"] > 0 else []),
+                *would_find(row["smallest"], "nats"),
             ],
             power=power_line(result),
             items=result.prompts,

@@ -24,6 +24,7 @@ from tda_bias.show.verdict import (
     per_spread,
     power_said,
     share_effect,
+    would_find,
 )
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
 from tda_bias.stats.sign_flips import smallest_flip_p
@@ -62,7 +63,10 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         impossible=smallest_flip_p(int(row["targets"])) >= LEVEL,
         category=str(row["category"]),
         bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
-        lines=[f"{counted(row['items'], 'item')} with a twin"],
+        lines=[
+            f"{counted(row['items'], 'item')} with a twin",
+            *would_find(row["smallest"], "nats"),
+        ],
         power=power_said(row["smallest"], "nats"),
         example=_typical(result, own, value),
         items=_items_with_twins(own),

@@ -30,7 +30,7 @@ def meaning(model: str, outcomes: Sequence[Outcome]) -> list[str]:
 def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The sentences, the most important first."""
     remain = {id(one) for one in survivors(outcomes)}
-    says, heads, change = (
+    says, heads, tests, change = (
         [one for one in outcomes if one.question == question] for question in QUESTIONS
     )
     for of_one in (_of_bias, _of_writing):
@@ -44,6 +44,8 @@ def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _of_confounded(confounded)
     if heads:
         yield _of_heads(heads, remain)
+    if tests:
+        yield _of_tests(tests, remain)
     wordings = [one for one in says if one.bars and one.bars[0].label == "wording"]
     if wordings:
         shares = listed([f"{one.bars[0].share:.0%} ({one.name})" for one in wordings])
@@ -58,7 +60,7 @@ def _bare(one: Outcome, begin: str = "") -> str:
     return one.name.removeprefix(f"{one.model}: ").removeprefix(begin)
 
 
-def _of_model(one: Outcome, begin: str) -> str:
+def _of_model(one: Outcome, begin: str = "") -> str:
     """The same with the model after it, where there are several."""
     return f"{_bare(one, begin)} of {one.model}" if one.model else _bare(one, begin)
 
@@ -158,6 +160,27 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
             parts.append(begin.format(subjects, listed(list(found))))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+    """In which tests what was found of heads is more than chance."""
+    said = {
+        "told from chance in {}": [one for one in outcomes if id(one) in remain],
+        "told from chance only if tested alone in {}": [
+            one for one in outcomes if one.is_clear and id(one) not in remain
+        ],
+        "not told from chance in {}": [
+            one
+            for one in outcomes
+            if one.word in ("uncertain", "none found") and not one.confounded
+        ],
+        "explained otherwise in {}": [one for one in outcomes if one.is_explained],
+        "without enough to tell in {}": [one for one in outcomes if one.word == "cannot say"],
+    }
+    parts = [
+        what.format(listed([_of_model(one) for one in some])) for what, some in said.items() if some
+    ]
+    return f"What heads do is {'; '.join(parts)}."
 
 
 def _found(one: Outcome, remain: Container[int]) -> str:

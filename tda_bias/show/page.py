@@ -24,7 +24,7 @@ from jaxtyping import Float
 from tda_bias.show import drawings
 from tda_bias.show.meaning import meaning, unsaid
 from tda_bias.show.text import Finding
-from tda_bias.show.verdict import Outcome, ordered, overall, survivors
+from tda_bias.show.verdict import QUESTIONS, Outcome, ordered, overall, survivors
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -225,10 +225,9 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
 
 
 def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes with a card: six, with room for heads and changes among them."""
+    """The outcomes with a card: six, with room for heads, their tests and changes among them."""
     says, *others = (
-        [one for one in outcomes if one.question == question]
-        for question in ("says", "heads", "change")
+        [one for one in outcomes if one.question == question] for question in QUESTIONS
     )
     room = MAX_CARDS - sum(min(_MAX_OTHERS, len(some)) for some in others)
     chosen = says[:room]

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 # What an outcome is about, in the order of the page; ``tests`` are of what was found of heads: does
 # it hold elsewhere, and does it go with what the model says?
 Question = Literal["says", "heads", "tests", "change"]
-_ORDER: tuple[Question, ...] = get_args(Question)
-# Those that *What this means* has a sentence for.
-QUESTIONS: tuple[Question, ...] = ("says", "heads", "change")
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 Word = Literal["clear", "uncertain", "none found", "cannot say"]
 Size = Literal["small", "medium", "large"]
 # What a sentence says of an outcome.
@@ -224,8 +222,9 @@ class Outcome:
     def neutral_said(self) -> str:
         """What the value would be without bias, or without a change, in words."""
         unit = f" {self.unit}" if self.unit else ""
-        what = "change" if self.question == "change" else "bias" if self.is_bias else "difference"
-        return f"{self.neutral:.3g}{unit}: no {what}"
+        says = "no bias" if self.is_bias else "no difference"
+        what = {"change": "no change", "tests": "chance alone"}.get(self.question, says)
+        return f"{self.neutral:.3g}{unit}: {what}"
 
     @property
     def test_said(self) -> str:
@@ -308,6 +307,17 @@ def power_said(smallest: float, unit: str = "") -> str:
     return f"{said}{f' {unit}' if unit else ''}, four times out of five"
 
 
+def would_find(smallest: float, unit: str = "") -> list[str]:
+    """The same as a line of a card; none where there is none.
+
+    Examples:
+        >>> would_find(0.448, "nats"), would_find(math.nan)
+        (['would find 0.45 nats'], [])
+    """
+    said = power_said(smallest, unit)
+    return [f"would find {said.partition(',')[0]}"] if said else []
+
+
 # -- several outcomes ------------------------------------------------------------------------------
 
 
@@ -324,7 +334,7 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
     def key(one: Outcome) -> tuple[int, int]:
         place = categories.index(one.category) if one.category else len(categories)
-        return _ORDER.index(one.question), place
+        return QUESTIONS.index(one.question), place
 
     return sorted(outcomes, key=key)
 

@@ -211,6 +211,21 @@ def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
     assert "not after" not in meaning("tiny", [heads])[0]
 
 
+def test_tests_of_heads_have_a_sentence_by_what_chance_explains():
+    def test(name, **change):
+        return replace(CLEAR, question="tests", name=name, **change)
+
+    kept = [test("A", p=0.001), test("B", p=0.04), test("C", p=0.5), test("D", clusters=2)]
+    confounded = test("E", p=0.001, confounded=("capability",))
+    assert meaning("tiny", [*kept, confounded])[-1] == (
+        "What heads do is told from chance in A; told from chance only if tested alone in B; not "
+        "told from chance in C; explained otherwise in E; without enough to tell in D."
+    )
+    assert kept[0].neutral_said == "0 nats: chance alone"
+    cards = card_outcomes(ordered([*(replace(CLEAR, name=str(n)) for n in range(6)), *kept]))
+    assert [one.name for one in cards] == ["0", "1", "2", "3", "A", "B"]
+
+
 def test_a_value_whose_sign_is_no_side_is_not_against_the_stereotype():
     against = replace(CLEAR, value=-0.5)
     assert "against the stereotype" in meaning("tiny", [against])[0]
