@@ -126,11 +126,12 @@ def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
         for begin, some in (
             ("clearly changed:", [one for one in outcomes if id(one) in remain]),
             ("changed if tested alone, not after correction:", alone),
+            ("changed, but so is the language:", [one for one in outcomes if one.is_explained]),
         )
         if some
     ]
     for word, said in (("uncertain", "is uncertain"), ("cannot say", "cannot be told")):
-        number = sum(one.word == word for one in outcomes)
+        number = sum(one.word == word and not one.is_explained for one in outcomes)
         if parts and number:
             said = said.replace("is", "are") if number > 1 else said
             parts.append(f"{counted(number, 'further outcome')} {said}")
@@ -172,7 +173,7 @@ def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
         "not told from chance in {}": [
             one
             for one in outcomes
-            if one.word in ("uncertain", "none found") and not one.confounded
+            if one.word in ("uncertain", "none found") and not one.is_explained
         ],
         "explained otherwise in {}": [one for one in outcomes if one.is_explained],
         "without enough to tell in {}": [one for one in outcomes if one.word == "cannot say"],

@@ -206,6 +206,8 @@ def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
     [said] = meaning("tiny", [changed, *others])
     assert said.startswith("Changed if tested alone, not after correction: beta by 0.50 nats")
     assert said.endswith("7 further outcomes are uncertain.")
+    [costly] = meaning("tiny", [replace(changed, confounded=("capability",))])
+    assert costly.startswith("Changed, but so is the language: beta by 0.50 nats")
     heads = replace(HEADS, found=3, p=0.03)
     assert "not after correction over outcomes" in meaning("tiny", [heads, *unsure])[-1]
     assert "not after" not in meaning("tiny", [heads])[0]
