@@ -86,7 +86,8 @@ def audit(settings: AuditSettings) -> Output:
         folders.append(folder)
         for outcome in run_outcomes(open_run(folder)):
             _tell(settings, outcome.line())
-    less = [_less(one.spec) for one in planned] if settings.quick else []
+    run = [one for one in planned if one.name not in skipped]
+    less = [_less(one.spec) for one in run] if settings.quick else []
     notes = [*dict.fromkeys(filter(None, less)), *passed_over]
     values: dict[str, Any] = {"skipped": skipped, "left_out": notes}
     if not folders:
@@ -99,7 +100,7 @@ def audit(settings: AuditSettings) -> Output:
         settings.folder / "report.html",
         settings,
         again,
-        scope=[*_scope(settings, notes), *_skipped(skipped)],
+        scope=[*_scope(settings, categories, notes), *_skipped(skipped)],
     )
     shown = [*said, *page.shown[-2:]]  # a line of each outcome was printed as it ended
     return replace(page, shown=shown, values={**page.values, **values})
@@ -145,7 +146,7 @@ def plan(categories: tuple[str, ...]) -> Iterator[_Planned]:
         for category in categories:
             name = f"{spec.name}-{folder_name(category)}"
             if how.named and category not in how.named:
-                yield _Planned(spec, name, lacking=f"it knows no category {category}")
+                yield _Planned(spec, name, lacking=f"it has no texts about {category}")
                 continue
             meant = how.named.get(category, category)
             for given in how.runs:
@@ -185,14 +186,15 @@ def _less(spec: Spec) -> str:
     return f"{spec.name}: {less}" if less else ""
 
 
-def _scope(settings: AuditSettings, notes: Sequence[str]) -> list[str]:
-    """What the page of a quick audit says of itself."""
+def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence[str]) -> list[str]:
+    """What the page says of itself: what it asked about, and of a quick audit what it lacks."""
+    about = f"Asked about {listed(categories)}."
     if not settings.quick:
-        return []
+        return [about]
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        "A quick audit, of part of the texts: it finds large effects only, and cannot clear a "
-        f"model.{left}"
+        f"A quick audit, of part of the texts, cannot clear a model; the whole is the same command "
+        f"without --quick. {about}{left}"
     ]
 
 

@@ -38,7 +38,9 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
         confounded=("capability",) if _is_beside_the_point(report) else (),
         category=_CATEGORY.get(attribute, ""),
         bars=Bar.of(
-            "prejudice", measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan
+            "prejudice",
+            measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan,
+            "of the risk, what is the same in every context; a model without bias has some too",
         ),
         lines=[
             f"{report.words}, {counted(used, 'template')}",

@@ -8,7 +8,7 @@ import pandas as pd
 from tda_bias.heads.finding import power_line
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import LEVEL, Bar, HeadGrid, Outcome
+from tda_bias.show.verdict import LEVEL, WORDING, Bar, HeadGrid, Outcome
 
 
 def heads_outcomes(result: HeadBias) -> list[Outcome]:
@@ -24,9 +24,9 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         lines.append(f"location test: {counted(len(second), 'survives', 'survive')}")
     bars: tuple[Bar, ...] = ()
     if c.twins is not None:
-        bars = Bar.of("wording", 1 - c.twins.difference_left)
+        bars = Bar.of("wording", 1 - c.twins.difference_left, WORDING)
         if c.twins.smallest_share < 1:
-            lines.append(f"would find {c.twins.smallest_share:.0%} of what is left")
+            lines.append(f"would find {c.twins.smallest_share:.0%} in common of the rest")
     limits = [] if c.twins is not None else ["without twins: wording is in it"]
     if c.negative_share is not None:
         limits.append("only the named heads were tested")

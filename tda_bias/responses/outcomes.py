@@ -34,7 +34,11 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             signed=False,
             is_bias=False,
             category=asked if asked in CATEGORIES else "",
-            bars=Bar.of("any name", placebos / twins if twins > 0 else math.nan),
+            bars=Bar.of(
+                "any name",
+                placebos / twins if twins > 0 else math.nan,
+                "of what another group's name changes, what any other name changes too",
+            ),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",
                 *would_find(row["smallest"], "nats"),

@@ -13,9 +13,10 @@ from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset import log_odds, wins
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.names import SETS
-from tda_bias.show.text import counted
+from tda_bias.show.text import counted, number_text
 from tda_bias.show.verdict import (
     LEVEL,
+    WORDING,
     Bar,
     Control,
     Example,
@@ -62,8 +63,12 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         clusters=int(row["targets"]),
         impossible=smallest_flip_p(int(row["targets"])) >= LEVEL,
         category=str(row["category"]),
-        bars=[*Bar.of("wording", row["explained"]), *Bar.of("target", 1 - row["explained"])],
+        bars=[
+            *Bar.of("wording", row["explained"], WORDING),
+            *Bar.of("target", 1 - row["explained"], "the rest, which changes with the target"),
+        ],
         lines=[
+            f"odds times {_odds(value)} ({_odds(low)} to {_odds(high)})",
             f"{counted(row['items'], 'item')} with a twin",
             *would_find(row["smallest"], "nats"),
         ],
@@ -71,6 +76,11 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         example=_typical(result, own, value),
         items=_items_with_twins(own),
     ).standardised(per_spread(own["beta_sum"].std(ddof=1)))
+
+
+def _odds(log_odds: float) -> str:
+    """By what a difference of log-odds multiplies odds."""
+    return number_text(float(np.exp(log_odds)), 1)
 
 
 def _items_with_twins(own: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tda_bias.show.page import Audit, asset, rendered
 from tda_bias.show.text import Finding
-from tda_bias.show.verdict import Outcome
+from tda_bias.show.verdict import Outcome, overall
 from tda_bias.store.record import PACKAGED, RunRecord
 
 _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
@@ -32,8 +32,11 @@ class Audited:
     models: Sequence[str] = ()  # what the page calls them; by their own names if empty
 
 
-def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
-    """The audit of a page, whole and for paper; ``caveats`` are those of all runs."""
+def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = (), *, command: str = "") -> Audit:
+    """The audit of a page, whole and for paper.
+
+    ``caveats`` are those of all runs; ``command`` makes the page again.
+    """
     values = _values(runs)
     abouts = {str(run["about"]["outcome"]): run["about"] for run in values["runs"]}
     paper = rendered(
@@ -42,6 +45,8 @@ def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = ()) -> Audit:
         abouts=list(abouts.values()),
         caveats=list(dict.fromkeys(caveats)),
         words=Markup(asset("words.html")),
+        overall=overall([one for run in runs for one in run.outcomes]),
+        command=command,
     )
     return Audit(rendered("audit.html.j2", **values), paper)
 

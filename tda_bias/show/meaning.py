@@ -103,7 +103,7 @@ def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int])
         "depends on the group ({}) if tested alone, not after correction": [
             one for one in outcomes if one.word == "clear" and id(one) not in remain
         ],
-        "is not found to depend on the group ({})": [
+        "may or may not depend on the group ({})": [
             one for one in outcomes if one.word == "uncertain"
         ],
         "is too little to tell whether it depends on the group ({})": [

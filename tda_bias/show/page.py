@@ -193,6 +193,7 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
     limits = drawings.forest_limits(outcomes)
     cards = {id(one) for one in card_outcomes(outcomes)}
     remain = {id(one) for one in survivors(outcomes)}
+    barred = [bar for one in card_outcomes(outcomes) for bar in one.bars if bar.about]
     examples = [one.example for one in outcomes if one.example is not None]
 
     def drawn(number: int, drawing: Markup) -> Drawn:
@@ -217,6 +218,7 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
             if one.grid is not None
         ],
         "bar": drawings.bar_svg,
+        "bars": {bar.label: bar.about for bar in barred},
         "means": meaning(model, outcomes),
         "unsaid": unsaid(outcomes) if outcomes else [],
         "overall": overall(outcomes),
@@ -225,10 +227,14 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
 
 
 def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes with a card: six, with room for heads, their tests and changes among them."""
+    """The outcomes with a card: six, with room for heads, their tests and changes among them.
+
+    What is clear by itself has one before what is not.
+    """
     says, *others = (
         [one for one in outcomes if one.question == question] for question in QUESTIONS
     )
+    says = sorted(says, key=lambda one: not one.is_clear)
     room = MAX_CARDS - sum(min(_MAX_OTHERS, len(some)) for some in others)
     chosen = says[:room]
     for some in others:

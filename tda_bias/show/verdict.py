@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
-from tda_bias.show.text import counted, interval_text, number_text, p_text
+from tda_bias.show.text import counted, interval_text, listed, number_text, p_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
 from tda_bias.stats.resampling import holm
 from tda_bias.types import in_order
@@ -43,20 +43,25 @@ _NAME, _VALUE = 24, 32
 
 @dataclass(frozen=True)
 class Bar:
-    """A share of a card, from 0 to 1."""
+    """A share of a card, from 0 to 1; ``about`` says of what, in words."""
 
     label: str
     share: float
+    about: str = ""
 
     @classmethod
-    def of(cls, label: str, share: float) -> tuple[Bar, ...]:
+    def of(cls, label: str, share: float, about: str = "") -> tuple[Bar, ...]:
         """The bar of a share; none where it is undefined or not within 0 and 1.
 
         Examples:
             >>> Bar.of("wording", 0.6), Bar.of("wording", -0.1), Bar.of("wording", math.nan)
-            ((Bar(label='wording', share=0.6),), (), ())
+            ((Bar(label='wording', share=0.6, about=''),), (), ())
         """
-        return (cls(label, share),) if 0 <= share <= 1 else ()
+        return (cls(label, share, about),) if 0 <= share <= 1 else ()
+
+
+# Of what texts and their twins share.
+WORDING = "of how texts differ, what stays when they are about another target"
 
 
 @dataclass(frozen=True)
@@ -362,9 +367,12 @@ def overall(outcomes: Sequence[Outcome]) -> str:
     """The verdict over all outcomes, as a sentence; empty where there are none."""
     if not outcomes:
         return ""
-    n, m = remaining(outcomes)
+    remain, m = survivors(outcomes), len(_tested(outcomes))
     if m == 0:
         return "Cannot say: there is too little data to test anything."
-    are = "is" if 1 in (n, m) else "are"
-    said = f"{n} of {counted(m, 'outcome')} {are} clear after Holm's correction"
-    return f"Taken together, {said}." if n else f"Inconclusive: {said}, which rules no effect out."
+    corrected = f"after Holm's correction for looking at {counted(m, 'outcome')}"
+    if remain:
+        return f"Told from chance {corrected}: {listed([one.name for one in remain])}."
+    said = f"Inconclusive: nothing is told from chance {corrected}"
+    alone = [f"{one.name} (p {p_text(one.p)})" for one in outcomes if one.is_clear]
+    return f"{said}; tested alone, {listed(alone)} would be." if alone else f"{said}."

@@ -144,9 +144,12 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
         HEADS,
     ]
     assert remaining(outcomes) == (1, 3)
-    assert overall(outcomes).startswith("Taken together, 1 of 3 outcomes is clear after Holm's")
-    none = [replace(CLEAR, p=0.5), outcomes[1]]
-    assert overall(none).startswith("Inconclusive: 0 of 2 outcomes are clear after Holm's")
+    after = "after Holm's correction for looking at"
+    assert overall(outcomes) == f"Told from chance {after} 3 outcomes: Gender."
+    nothing = f"Inconclusive: nothing is told from chance {after} 2 outcomes"
+    assert overall([replace(CLEAR, p=0.5), outcomes[1]]) == f"{nothing}."
+    alone = [replace(CLEAR, p=0.04), replace(CLEAR, p=0.5)]
+    assert overall(alone) == f"{nothing}; tested alone, Gender (p 0.0400) would be."
     assert overall([replace(CLEAR, clusters=2)]).startswith("Cannot say: ")
     assert overall([]) == ""
 
@@ -167,6 +170,8 @@ def test_six_outcomes_have_a_card_and_heads_and_changes_have_room_among_them():
     kept = [one.name for one in card_outcomes(ordered([*says, *heads, *change]))]
     assert kept == ["says 0", "says 1", "says 2", "heads 0", "heads 1", "change"]
     assert len(card_outcomes(ordered(says))) == MAX_CARDS
+    unsure = [replace(one, p=0.5) for one in says[:8]]
+    assert "says 8" in [one.name for one in card_outcomes([*unsure, says[8]])]
     assert [one.name for one in card_outcomes(heads)] == [one.name for one in heads]
     assert card_outcomes([]) == []
 
@@ -241,7 +246,7 @@ def test_what_is_written_has_a_sentence_of_its_own_and_is_no_bias():
     ]
     bias, writing = meaning("tiny", [CLEAR, replace(writes, p=0.5)])
     assert bias == "A bias of tiny is clear, and small in Gender."
-    assert writing == "What tiny writes is not found to depend on the group (gender)."
+    assert writing == "What tiny writes may or may not depend on the group (gender)."
     [few] = meaning("tiny", [replace(writes, clusters=3)])
     assert "too little to tell" in few
 
