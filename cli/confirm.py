@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tda_bias.config import ARunEach, ConfirmConfig
 from tda_bias.show.text import Finding, about_run, report_of
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError
@@ -134,7 +135,7 @@ def _on_other_data(
         "smallest_p": other.controls_record(category).smallest_p,
         "by": settings.rank_by,
         "top": settings.top,
-        "confirmed": int((table["p_holm"] < 0.05).sum()),
+        "confirmed": int((table["p_holm"] < LEVEL).sum()),
         "title": f"{category} · chosen in the run, tested on {data}",
     }
     brief = other_data_brief(table, about_run(other.record, category, "other data"))

@@ -65,6 +65,7 @@ def written_page(
         audit=audit_of(
             [_audited(one, names) for one in said],
             [line for one in said for line in one.caveats],
+            verdict=overall(outcomes),
             command=command,
         ),
         tables=settings.tables,

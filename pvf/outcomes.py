@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from pvf.finding import LEAST_MASS, needed_prejudice, power_line
+from pvf.finding import LEAST_MASS, power_line
 from pvf.report import RiskReport
 from pvf.risk import prejudice_pvalue
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import Bar, Outcome, balance_effect, would_find
+from tda_bias.show.verdict import Bar, Outcome, balance_effect
 
 # Categories whose words are asked for.
 _CATEGORY = {"gender": "gender", "pronouns": "gender", "race": "race", "religion": "religion"}
@@ -40,11 +40,10 @@ def pvf_outcomes(report: RiskReport) -> list[Outcome]:
         bars=Bar.of(
             "prejudice",
             measured["R_p"] / measured["R"] if measured["R"] > 0 else math.nan,
-            "of the risk, what is the same in every context; a model without bias has some too",
+            "of the risk, what is the same in every context",
         ),
         lines=[
             f"{report.words}, {counted(used, 'template')}",
-            *would_find(needed_prejudice(report)),
         ],
         power=power_line(report),
         items=report.by_x,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tda_bias.show.text import Finding, p_text
+from tda_bias.stats.resampling import LEVEL
 from unqover.report import Report
 
 
@@ -50,8 +51,8 @@ def surviving_gammas(report: Report) -> list[tuple[str, int, int, int]]:
     return [
         (
             name,
-            int((tested[f"p{end}"] < 0.05).sum()),
-            int((tested[f"q{end}"] < 0.05).sum()),
+            int((tested[f"p{end}"] < LEVEL).sum()),
+            int((tested[f"q{end}"] < LEVEL).sum()),
             int(tested[f"p{end}"].notna().sum()),
         )
         for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds"))
@@ -60,7 +61,7 @@ def surviving_gammas(report: Report) -> list[tuple[str, int, int, int]]:
 
 def _gammas(report: Report) -> list[str]:
     return [
-        f"{name}: {low} of {known} with p < .05 (5 % by chance: {0.05 * known:.1f}), "
+        f"{name}: {low} of {known} with p < .05 (5 % by chance: {LEVEL * known:.1f}), "
         + (f"{kept} with q < .05" if kept else "nothing survives correction")
         for name, low, kept, known in surviving_gammas(report)
     ]

@@ -24,7 +24,7 @@ from tda_bias.show.text import (
     p_text,
     rounded_lines,
 )
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 
 def ablation_brief(study: AblationStudy) -> Brief:

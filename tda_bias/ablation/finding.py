@@ -8,7 +8,7 @@ from typing import Any
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 # What effects are on: in a table, and with its unit in a sentence.
 EFFECTS = {
@@ -128,9 +128,21 @@ def random_orders(curve: PruneCurve) -> int:
 
 
 def better_rankings(curve: PruneCurve) -> list[str]:
-    """Rankings that end closer to 0 than random orders do, after correction for all of them."""
+    """Rankings that end closer to 0 than random orders do, after correction for all of them.
+
+    One that ablates no head, or ends farther from 0 than it began, brings nothing closer.
+    """
     rows = curve.chosen.to_dict("records")
-    return [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < LEVEL]
+    return [
+        str(row["ranking"])
+        for row in rows
+        if row["p_random"] * len(rows) < LEVEL and comes_closer(row)
+    ]
+
+
+def comes_closer(row: Mapping[Any, Any]) -> bool:
+    """Tell whether the chosen number of heads of a ranking brings the bias closer to 0."""
+    return bool(row["k"] > 0 and abs(row["test"]) < abs(row["before_test"]))
 
 
 def smallest_of_curve(curve: PruneCurve) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tda_bias.ablation.finding import random_orders, smallest_of_curve
+from tda_bias.ablation.finding import comes_closer, random_orders, smallest_of_curve
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, size_needed
 from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
-from tda_bias.show.verdict import LEVEL, Control, Outcome
+from tda_bias.show.verdict import Control, Outcome
+from tda_bias.stats.resampling import LEVEL
 
 _UNITS = {"log_odds": "nats", "beta": "nats", "response_effect": "nats", "decision": "nats"}
 # Whether a model still reads: the first that was measured.
@@ -31,7 +32,7 @@ def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outco
     needed = size_needed(study.effects, outcome)
     limits = []
     if not record.survivors:
-        limits.append("no head of the run survives correction")
+        limits.append("by its ranking no head of the run survives")
     if outcome == "log_odds":
         limits.append("without twins: wording is in it")
     return Outcome(
@@ -41,6 +42,7 @@ def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outco
         "same layers",
         value=test["effect"],
         unit=unit,
+        neutral_is="no change",
         p=test["p"],
         clusters=record.n_random,
         cluster="random set",
@@ -52,7 +54,7 @@ def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outco
             f"random heads {test['random_mean']:+.3f} (SD {test['random_sd']:.3f})",
         ],
         limits=limits,
-        power=f"a change of more than {needed:.3f} {unit}".rstrip() if needed == needed else "",
+        power=f"p < .05 from a change of {needed:.3f} {unit}".rstrip() if needed == needed else "",
         items=study.effects[["kind", "heads", column]].rename(columns={column: "change"}),
     )
 
@@ -81,8 +83,10 @@ def _of_ranking(curve: PruneCurve, row: Mapping[Any, Any]) -> Outcome:
         "leave",
         value=row["test"] - row["before_test"],
         unit=_UNITS[record.quantity],
+        neutral_is="no change",
         p=row["p_random"],
-        p_corrected=min(1.0, row["p_random"] * len(curve.chosen)),
+        # Where nothing comes closer to 0 there is nothing that random orders could do as well.
+        p_corrected=min(1.0, row["p_random"] * len(curve.chosen)) if comes_closer(row) else 1.0,
         clusters=orders,
         cluster="random order",
         impossible=smallest_of_curve(curve) >= LEVEL,

@@ -30,7 +30,7 @@ from tda_bias.show.text import (
     p_text,
     short_names,
 )
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 
 def _about(before: str, after: str, *more: str) -> list[str]:

@@ -30,7 +30,7 @@ from tda_bias.show.text import (
     number_text,
     p_text,
 )
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 _PER = {"sum": "by sums", "mean": "per token"}
 

@@ -17,14 +17,12 @@ import pandas as pd
 
 from tda_bias.comparison.paired import PairedItems
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean
-from tda_bias.stats.resampling import holm
+from tda_bias.stats.resampling import LEVEL, holm
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError
 
 Kind = Literal["bias", "quality", "knowledge"]
 COLUMNS = ("outcome", "item", "cluster", "weight", "value")
-# The non-inferiority bound is one-sided.
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
 from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
-from tda_bias.show.verdict import LEVEL, Outcome, per_spread, power_said
-from tda_bias.stats.resampling import holm
+from tda_bias.show.verdict import Outcome, per_spread, power_said
+from tda_bias.stats.resampling import LEVEL, holm
 from tda_bias.stats.sign_flips import smallest_flip_p
 
 
@@ -25,8 +25,14 @@ def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
     table = comparison.table
     primary = table[table["primary"]].reset_index(drop=True)
     p = primary["p"].to_numpy(float)
+    costs = bool((table["guard"] == "fail").any())
     return [
-        _outcome(comparison, row, can_be_found=_smallest(comparison, row, p, place) < LEVEL)
+        _outcome(
+            comparison,
+            row,
+            can_be_found=_smallest(comparison, row, p, place) < LEVEL,
+            costs=costs,
+        )
         for place, row in enumerate(primary.to_dict("records"))
         if row["change"] == row["change"]
     ]
@@ -44,7 +50,9 @@ def _smallest(
     return float(holm(own)[place])
 
 
-def _outcome(comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_found: bool) -> Outcome:
+def _outcome(
+    comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_found: bool, costs: bool
+) -> Outcome:
     own = comparison.items[comparison.items["outcome"] == row["outcome"]]
     change = own[after_names(own)].mean(axis=1) - own["before"]
     spread = change.std(ddof=1) if len(change) > 1 else math.nan
@@ -63,7 +71,13 @@ def _outcome(comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_foun
         clusters=int(row["clusters"]),
         impossible=not can_be_found,
         cluster="cluster",
-        lines=[f"{said}{neutral}", counted(int(row["items"]), "item")],
+        # Less bias that is paid with language is no less bias of the same model.
+        confounded=("capability",) if costs else (),
+        lines=[
+            f"{said}{neutral}",
+            counted(int(row["items"]), "item"),
+            *(["a guard fails: quality is lost"] if costs else []),
+        ],
         power=_ruled_out(row),
         items=_items(own, change),
     ).standardised(per_spread(spread))

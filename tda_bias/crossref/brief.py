@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.finding import largest_rho, surviving, surviving_heads
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
-from tda_bias.crossref.head_finding import NOISY, doubts
+from tda_bias.crossref.head_finding import NOISY, carried, doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.brief import Brief, Line
@@ -20,8 +20,8 @@ from tda_bias.show.text import (
     number_text,
     p_text,
 )
-from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.correlation import power
+from tda_bias.stats.resampling import LEVEL
 
 _FOLLOWED: dict[Way, str] = {
     "twins": "the target effect",
@@ -131,11 +131,10 @@ def _without_twins(kept: Mapping[Way, Mapping[str, int]]) -> list[str]:
 def head_brief(result: HeadCrossReference) -> Brief:
     """Whether the heads that topology ranks first carry the risks of words."""
     record, table = result.record, result.correlations
-    rows, falls = primary(result), primary(result, "fall")
-    carried = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    rows, falling = primary(result), carried(result)
     changed = rows[(rows["q"] < LEVEL) & (rows["spearman"] > rows["by_layers"])]
-    if len(carried):
-        said = f"The heads that topology ranks first carry {', '.join(carried['risk'])}."
+    if falling:
+        said = f"The heads that topology ranks first carry {', '.join(falling)}."
     elif len(changed):
         risks = ", ".join(changed["risk"])
         said = f"The heads that topology ranks first change {risks}, but do not carry it."

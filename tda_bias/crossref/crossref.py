@@ -27,6 +27,7 @@ from tda_bias.crossref.rank_tests import (
 )
 from tda_bias.heads.tables import map_columns
 from tda_bias.scores.stereoset import log_odds
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import Number, RunRecord
 from tda_bias.store.result import Result
@@ -207,7 +208,7 @@ def head_summaries(table: pd.DataFrame, vectors: pd.DataFrame) -> pd.DataFrame:
         of heads, and the Gini coefficient of |T|.
     """
     place, values = ["category", "group"], vectors.to_numpy()
-    significant = table[table["q_bh"] < 0.05].drop_duplicates([*place, "layer", "head"])
+    significant = table[table["q_bh"] < LEVEL].drop_duplicates([*place, "layer", "head"])
     counts = significant.groupby(place).size().reindex(vectors.index, fill_value=0)
     size, n = np.abs(values), values.shape[1]
     ordered, top = np.sort(size, axis=1), max(1, round(_TOP_SHARE * n))

@@ -11,6 +11,7 @@ from tda_bias.heads.finding import value_name
 from tda_bias.show.names import named
 from tda_bias.show.text import Finding, counted, number_text, p_text
 from tda_bias.stats.correlation import power
+from tda_bias.stats.resampling import LEVEL
 
 
 def target_finding(result: CrossReference) -> Finding:
@@ -35,11 +36,11 @@ def target_finding(result: CrossReference) -> Finding:
         )
     for name, tests in result.heads.groupby("quantity", sort=False):
         shuffled = result.record.shuffled_heads.get(str(name), {})
-        kept = tests[tests["p_max"] < 0.05]
+        kept = tests[tests["p_max"] < LEVEL]
         found = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
         control.append(
             f"Heads whose |T| goes with {named(str(name))} (family-wise p < .05): {found}; "
-            f"{int((tests['p'] < 0.05).sum())} with p < .05, "
+            f"{int((tests['p'] < LEVEL).sum())} with p < .05, "
             f"{number_text(shuffled.get('heads_p05'), 0)} with heads shuffled, "
             f"{number_text(shuffled.get('expected_p05'), 0)} expected."
         )
@@ -66,7 +67,7 @@ def target_finding(result: CrossReference) -> Finding:
 
 def surviving(correlations: pd.DataFrame) -> tuple[int, int]:
     """Correlations with q < .05, and those that are defined."""
-    return int((correlations["q"] < 0.05).sum()), int(correlations["p"].notna().sum())
+    return int((correlations["q"] < LEVEL).sum()), int(correlations["p"].notna().sum())
 
 
 def item_finding(result: ItemCrossReference) -> Finding:
@@ -120,7 +121,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
 
 def surviving_heads(result: ItemCrossReference, category: str, way: Way) -> int:
     """Heads that survive correction by any measure."""
-    rows = result.heads[result.heads["p_max"] < 0.05]
+    rows = result.heads[result.heads["p_max"] < LEVEL]
     rows = rows[(rows["category"] == category) & (rows["way"] == way)]
     return len(rows[["layer", "head"]].drop_duplicates())
 

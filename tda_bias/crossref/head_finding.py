@@ -18,7 +18,7 @@ from tda_bias.heads.finding import value_name
 from tda_bias.show.names import named_map
 from tda_bias.show.table import head_name
 from tda_bias.show.text import Finding, counted, listed, number_text, p_text
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 # Estimates that agree less with ablation, in order or in sign, are doubted.
 _FAIR, _SAME_SIGN = 0.5, 0.8
@@ -63,10 +63,16 @@ def head_finding(result: HeadCrossReference) -> Finding:
     )
 
 
+def carried(result: HeadCrossReference) -> list[str]:
+    """The risks that fall more on ablation the higher a head is ranked, beyond its layer."""
+    falls = primary(result, "fall")
+    kept = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    return [str(risk) for risk in kept["risk"]]
+
+
 def _verdict(result: HeadCrossReference) -> str:
     """The answer for the ranking that the run goes by."""
-    rows, falls = primary(result), primary(result, "fall")
-    carried = falls[(falls["q"] < LEVEL) & (falls["spearman"] > falls["by_layers"])]
+    rows, risks = primary(result), carried(result)
     found = rows[rows["q"] < LEVEL]
     larger, smaller = (
         found[found["spearman"] > found["by_layers"]],
@@ -74,11 +80,7 @@ def _verdict(result: HeadCrossReference) -> str:
     )
     others = "than others of their layers do"
     parts = [
-        *(
-            [f"carry {listed(list(carried['risk']))}: it falls on their ablation"]
-            if len(carried)
-            else []
-        ),
+        *([f"carry {listed(risks)}: it falls on their ablation"] if risks else []),
         *([f"change {listed(list(larger['risk']))} more {others}"] if len(larger) else []),
         *([f"change {listed(list(smaller['risk']))} less {others}"] if len(smaller) else []),
     ]

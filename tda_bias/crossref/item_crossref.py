@@ -24,6 +24,7 @@ from tda_bias.heads.items import ItemDifferences
 from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.show.text import counted
 from tda_bias.stats.correlation import column_tests, permutations_within, power
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.store.record import RecordPart, RunRecord
 from tda_bias.store.result import Result
@@ -234,9 +235,9 @@ def _summary(tests: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "n": n,
         "heads": len(defined),
-        "p05": int((defined["p"] < 0.05).sum()),
-        "expected": 0.05 * len(defined),
-        "family_wise": int((defined["p_max"] < 0.05).sum()),
+        "p05": int((defined["p"] < LEVEL).sum()),
+        "expected": LEVEL * len(defined),
+        "family_wise": int((defined["p_max"] < LEVEL).sum()),
         "largest": np.nan,
         "layer": None,
         "head": None,

@@ -18,8 +18,9 @@ from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.names import named
 from tda_bias.show.table import with_head_names
 from tda_bias.show.text import number_text, p_text
-from tda_bias.show.verdict import LEVEL, Outcome
+from tda_bias.show.verdict import Outcome
 from tda_bias.stats.correlation import power
+from tda_bias.stats.resampling import LEVEL
 
 _FOUR_OF_FIVE = ", four times out of five"
 
@@ -102,8 +103,8 @@ def _followed(result: ItemCrossReference, category: str, summary: pd.DataFrame) 
     return Outcome(
         question="tests",
         name=f"Heads that follow the {quantity}: {category}",
-        about=f"heads that treat an item's two texts the more differently the larger the "
-        f"{quantity} is, after correction for all heads",
+        about="heads in which the difference between an item's two texts grows, or falls, with "
+        f"the {quantity}, after correction for all heads",
         p=float(tests["p_max"].min()),
         clusters=int(own["n"].min()),
         cluster="item",
@@ -113,7 +114,7 @@ def _followed(result: ItemCrossReference, category: str, summary: pd.DataFrame) 
         category=category,
         lines=lines,
         limits=[] if way == "twins" else ["without twins: wording is in it"],
-        power=f"rho of {needed:.2f} and more" if math.isfinite(needed) else "",
+        power=f"p < .05 from a rho of {needed:.2f}" if math.isfinite(needed) else "",
         items=with_head_names(tests[["layer", "head", "measure", "dim", "rho", "p", "p_max"]]),
     )
 
@@ -138,15 +139,15 @@ def _carried(
     agreement: pd.DataFrame,
 ) -> Outcome:
     record, risk = result.record, str(fall["risk"])
-    limits = [] if record.survivors else ["no head of the run survives correction"]
+    limits = [] if record.survivors else ["by its ranking no head of the run survives"]
     if doubts(agreement, (risk,)):
         limits.append("estimates say little of ablation")
     columns = [f"z_{record.rank_by}", f"effect_{risk}", f"exact_{risk}"]
     return Outcome(
         question="tests",
-        name=f"Heads that carry {named(risk)}: {record.category}",
+        name=f"Ranks of heads and {named(risk)}: {record.category}",
         about=f"Spearman over heads of the ranking ({ranking_said(f'z_{record.rank_by}')}) with "
-        f"how far {named(risk)} falls on ablation, beside what layers alone give",
+        f"how far {named(risk)} falls on ablation, above or below what layers alone give",
         value=fall["spearman"],
         unit="rho",
         neutral=fall["by_layers"],

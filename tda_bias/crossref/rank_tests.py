@@ -18,7 +18,7 @@ from tda_bias.stats.correlation import (
     permutations_within,
     spearman_limits,
 )
-from tda_bias.stats.resampling import benjamini_hochberg
+from tda_bias.stats.resampling import LEVEL, benjamini_hochberg
 
 SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
 # Columns of a table over targets, and what they hold.
@@ -102,7 +102,7 @@ def head_map(
     places = vectors.columns.to_frame(index=False)
     control = column_tests(rng.permuted(size, axis=1), numbers, orders).pvalue
     shuffled = {
-        "heads_p05": float((control < 0.05).sum()),
-        "expected_p05": 0.05 * float(np.isfinite(control).sum()),
+        "heads_p05": float((control < LEVEL).sum()),
+        "expected_p05": LEVEL * float(np.isfinite(control).sum()),
     }
     return pd.concat([places, tests], axis=1), shuffled

@@ -23,6 +23,7 @@ from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text, short_name
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.store.files import now, read_text, to_json, write_text
 from tda_bias.triples import load_triples
@@ -168,7 +169,7 @@ def look(
     low, high = mean.limits()
     p = paired.p_change(rng=generator(seed, "signs of targets"))
     both_low, both_high = cluster_mean(before + after, group).limits()
-    fell = abs(after.mean()) < abs(before.mean()) and p < 0.05
+    fell = abs(after.mean()) < abs(before.mean()) and p < LEVEL
     sure = after.mean() * before.mean() > 0 or both_low > 0 or both_high < 0
     summary = {
         "quantity": "beta" if isinstance(items, list) else "log-odds",

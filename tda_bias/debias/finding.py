@@ -11,8 +11,8 @@ import pandas as pd
 from tda_bias.debias.protocol import RANDOM, Protocol
 from tda_bias.debias.summary import DebiasRecord, failing_guards, quantity_of
 from tda_bias.show.text import Finding, counted, interval_text
-from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
+from tda_bias.stats.resampling import LEVEL
 
 # Shorter trainings test the program.
 _ENOUGH_STEPS = 10

@@ -35,6 +35,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import Finding, counted
 from tda_bias.stats.correlation import standardised_ranks
 from tda_bias.stats.resampling import (
+    LEVEL,
     holm,
     permutation_pvalue,
     share_reached,
@@ -50,7 +51,6 @@ from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
 By = Literal["evidence", "location"]
-LEVEL = 0.05
 # Standardised values of a map that are closer are ties.
 _TIE = 1e-9
 

@@ -10,6 +10,7 @@ from scipy import stats
 from tda_bias.heads.confirmation import Confirmation
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.text import Finding, counted, number_text, p_text
+from tda_bias.stats.resampling import LEVEL
 
 
 def confirmation_finding(result: Confirmation) -> Finding:
@@ -25,7 +26,7 @@ def confirmation_finding(result: Confirmation) -> Finding:
     return Finding(
         result=[
             "Heads that stand out on some targets stand out on others."
-            if result.p < 0.05
+            if result.p < LEVEL
             else "Heads that stand out on some targets do not stand out on others more than "
             f"{chance}.",
             f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
@@ -54,8 +55,8 @@ def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
     needed = z_needed(len(table))
     return Finding(
         result=[
-            f"{int((table['p_holm'] < 0.05).sum())} of {counted(len(table), 'head')} chosen in the "
-            f"run are confirmed on {data} (Holm p < .05)."
+            f"{int((table['p_holm'] < LEVEL).sum())} of {counted(len(table), 'head')} chosen in "
+            f"the run are confirmed on {data} (Holm p < .05)."
         ],
         power=[
             f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
@@ -72,7 +73,7 @@ def z_needed(tested: int) -> float:
 def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:
     """Whether heads are found again on the other half of the targets; ``about`` is the run."""
     record = result.record
-    more = "" if result.p < 0.05 else " not"
+    more = "" if result.p < LEVEL else " not"
     than = "any heads do" if record["by"] == "location" else "chance"
     lacking = counted(record["without_twins"], "target")
     left_out = [f"{lacking} with fewer than two contexts that have twins left out."]
@@ -103,7 +104,7 @@ def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:
 def other_data_brief(table: pd.DataFrame, about: Sequence[str]) -> Brief:
     """How many heads of a run are found again on other data."""
     needed = z_needed(len(table))
-    confirmed, tested = int((table["p_holm"] < 0.05).sum()), counted(len(table), "head")
+    confirmed, tested = int((table["p_holm"] < LEVEL).sum()), counted(len(table), "head")
     said = f"None of {tested} chosen in the run is found again on the other data."
     if confirmed:
         said = f"{confirmed} of {tested} chosen in the run are found again on the other data."
@@ -113,8 +114,8 @@ def other_data_brief(table: pd.DataFrame, about: Sequence[str]) -> Brief:
         lines=[
             Line(
                 "p < .05",
-                str(int((table["p_other"] < 0.05).sum())),
-                f"heads ({0.05 * len(table):.1f} by chance)",
+                str(int((table["p_other"] < LEVEL).sum())),
+                f"heads ({LEVEL * len(table):.1f} by chance)",
             ),
             Line(
                 "after correction",

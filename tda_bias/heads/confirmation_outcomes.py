@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tda_bias.heads.confirmation import LEVEL, Confirmed
+from tda_bias.heads.confirmation import Confirmed
 from tda_bias.heads.confirmation_finding import z_needed
 from tda_bias.show.names import named
 from tda_bias.show.table import with_head_names
 from tda_bias.show.verdict import Outcome, per_spread, power_said
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.sign_flips import smallest_flip_p
 
 
@@ -49,7 +50,7 @@ def _on_other_half(result: Confirmed) -> Outcome:
             *([f"Spearman of the halves {reliability:.2f}"] if math.isfinite(reliability) else []),
         ],
         limits=[] if found["twins"] else ["without twins: wording is in it"],
-        power=f"more than {100 * needed:.1f} % found again" if needed < 1 else "",
+        power=f"p < .05 from {100 * needed:.1f} % found again" if needed < 1 else "",
         items=with_head_names(result.table),
     )
 

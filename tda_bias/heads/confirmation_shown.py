@@ -8,6 +8,7 @@ from pathlib import Path
 from tda_bias.heads.confirmation import Confirmed
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, TableSpec, head_name
+from tda_bias.stats.resampling import LEVEL
 
 # Columns of the heads that were chosen on half of the targets, and of those tested on other data.
 _SPLITS = (
@@ -34,7 +35,7 @@ def shown(result: Confirmed, folder: Path, *, top: int = 10) -> Output:
         tables.append(TableSpec(title, table.head(top), _SPLITS))
     elif "z_other" in table:
         tables.append(TableSpec(title, table, _OTHER_DATA))
-        found_again = result.table[result.table["p_holm"] < 0.05]
+        found_again = result.table[result.table["p_holm"] < LEVEL]
         if len(found_again) and finding.brief is not None:
             spec = TableSpec("Heads that are found again", found_again, _OTHER_DATA)
             finding = finding.led_by(replace(finding.brief, shown=[spec]))

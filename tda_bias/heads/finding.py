@@ -15,6 +15,7 @@ from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.summaries import kind_of
 from tda_bias.show.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.correlation import spearman_over_items
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.types import TESTS, Edges, HeadId
 
 
@@ -130,7 +131,7 @@ def _further_lines(result: HeadBias, c: ControlsRecord) -> Iterator[str]:
     if c.groups_p_max05 + c.group_tests_q05:
         yield (
             f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
-            f"{c.groups} groups have a head with family-wise p < .05 ({0.05 * c.groups:.1f} "
+            f"{c.groups} groups have a head with family-wise p < .05 ({LEVEL * c.groups:.1f} "
             "expected by chance); "
             f"{counted(c.group_tests_q05, 'test')} with q < .05."
         )
@@ -173,7 +174,7 @@ def _placebo_lines(placebos: Mapping[str, PlaceboContrast]) -> list[str]:
         f"Placebo twins ({name}; {counted(c['triples'], 'triple')} of "
         f"{counted(c['groups'], 'group')}): of {c['tests']} location tests of a group, head and "
         f"dimension {c['placebo_p05']} have p < .05 with them, {c['twin_p05']} with twins, "
-        f"{c['both_p05']} with both ({0.05 * c['tests']:.0f} expected by chance for each of the "
+        f"{c['both_p05']} with both ({LEVEL * c['tests']:.0f} expected by chance for each of the "
         f"two); {counted(c['placebo_survivors'], 'head survives', 'heads survive')} with them. "
         f"Spearman of the two maps: {number_text(c['map_correlation'])}. They leave "
         f"{c['difference_left']:.0%} of the squared difference."
@@ -327,7 +328,7 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
         each.table.loc[each.table["category"] == category, columns] for each in (run, placebo)
     )
     tests = pd.merge(own, other, on=where, suffixes=("", "_placebo")).dropna()
-    low = tests[_P].to_numpy() < 0.05, tests[f"{_P}_placebo"].to_numpy() < 0.05
+    low = tests[_P].to_numpy() < LEVEL, tests[f"{_P}_placebo"].to_numpy() < LEVEL
     heads = tests.groupby(["layer", "head"])[[_VALUE, f"{_VALUE}_placebo"]].mean().to_numpy()
     return {
         "groups": tests["group"].nunique(),

@@ -8,7 +8,8 @@ import pandas as pd
 from tda_bias.heads.finding import power_line
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import LEVEL, WORDING, Bar, HeadGrid, Outcome
+from tda_bias.show.verdict import WORDING, Bar, HeadGrid, Outcome
+from tda_bias.stats.resampling import LEVEL
 
 
 def heads_outcomes(result: HeadBias) -> list[Outcome]:
@@ -50,9 +51,10 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
 
 
 def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> float:
-    """The smallest corrected p of the test that found the heads, or of the ranking."""
-    tested = found if len(found) else result.top(None, category=category)
-    return float(tested[["p_max", "q"]].min().min())
+    """The smallest corrected p of the ranking; where the second of two tests found, of both."""
+    if len(found) and result.survivors(category=category).empty:
+        return min(1.0, 2 * float(found["p_max"].min()))
+    return float(result.top(None, category=category)[["p_max", "q"]].min().min())
 
 
 def _grid(result: HeadBias, category: str, found: pd.DataFrame) -> HeadGrid:

@@ -14,6 +14,7 @@ from tda_bias.heads.contrast import DifferenceRows
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.tables import PUBLISHED, SMALLEST_TESTABLE, Tables, map_columns, reliability
 from tda_bias.stats.correlation import spearman_over_items
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.record import Number, RecordPart
 from tda_bias.types import RankBy
 
@@ -119,10 +120,10 @@ def controls(
         smallest_testable_group=smallest,
         groups_too_small=int((groups["n"] < smallest).sum()),
         group_tests=int(testable),
-        group_tests_p05=int((p < 0.05).sum()),
-        group_tests_expected=0.05 * float(testable),
-        groups_p_max05=int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
-        group_tests_q05=int((heads["q_bh"] < 0.05).sum()),
+        group_tests_p05=int((p < LEVEL).sum()),
+        group_tests_expected=LEVEL * float(testable),
+        groups_p_max05=int((heads.groupby("group")["p_max"].min() < LEVEL).sum()),
+        group_tests_q05=int((heads["q_bh"] < LEVEL).sum()),
         reliability=hot_spot.reliability,
         null_map_correlation=spearman_over_items(
             maps[columns.value], maps[f"z_null_{columns.tested}"]
@@ -166,10 +167,10 @@ def smallest_p(results: Sequence[GroupResult], n_permutations: int) -> float:
 
 def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> TestedMapRecord:
     return TestedMapRecord(
-        p05=int((maps[f"p_{name}"] < 0.05).sum()),
-        expected=0.05 * float(maps[f"p_{name}"].notna().sum()),
-        p_max05=int((maps[f"p_max_{name}"] < 0.05).sum()),
-        q05=int((maps[f"q_{name}"] < 0.05).sum()),
+        p05=int((maps[f"p_{name}"] < LEVEL).sum()),
+        expected=LEVEL * float(maps[f"p_{name}"].notna().sum()),
+        p_max05=int((maps[f"p_max_{name}"] < LEVEL).sum()),
+        q05=int((maps[f"q_{name}"] < LEVEL).sum()),
         # S has the numerator of ``relative``, whose halves are known.
         reliability=reliability(results, "relative" if name == "statistic" else name),
     )

@@ -32,7 +32,7 @@ from tda_bias.heads.smoothing import SmoothingRecord
 from tda_bias.heads.tables import PUBLISHED, MapColumns, are_named, map_columns, surviving
 from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
@@ -271,8 +271,8 @@ class HeadBias(LazyResult):
     def found(self, category: str | None = None) -> pd.DataFrame:
         """Heads that survive by the run's ranking; where none does, by location with twins.
 
-        Of that second test a family-wise p below .05 is asked, so that two tests of one question
-        find by chance hardly more than one.
+        Of that second test a family-wise p below .05 is asked. By chance the two find something in
+        up to one run of ten.
         """
         survivors, second = self.survivors(category=category), self.by_second_test(category)
         return survivors if len(survivors) or second is None else second[second["p_max"] < LEVEL]

@@ -30,8 +30,7 @@ from tda_bias.heads.resampled import (
     two_sided,
     version_draws,
 )
-from tda_bias.show.verdict import LEVEL
-from tda_bias.stats.resampling import benjamini_hochberg
+from tda_bias.stats.resampling import LEVEL, benjamini_hochberg
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy, in_order
 

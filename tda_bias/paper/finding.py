@@ -14,13 +14,14 @@ from tda_bias.show.text import (
     number_text,
 )
 from tda_bias.stats.correlation import power
+from tda_bias.stats.resampling import LEVEL
 
 
 def published_finding(result: PublishedAgreement) -> Finding:
     """Number of published rankings that a run agrees with."""
     table, record = result.agreement, result.record
     heads = int(table["heads"].min())
-    small = int((table["p_within_layers"] < 0.05).sum())
+    small = int((table["p_within_layers"] < LEVEL).sum())
     control = [
         "p exchanges all heads; p within layers those of the same layer only: rankings that agree "
         "about layers and not about heads get no small one.",
@@ -31,7 +32,7 @@ def published_finding(result: PublishedAgreement) -> Finding:
     return Finding(
         result=[
             f"{small} of {len(table)} correlations with published rankings of {record.published} "
-            f"have p < .05 within layers ({0.05 * len(table):.1f} expected by chance); mean "
+            f"have p < .05 within layers ({LEVEL * len(table):.1f} expected by chance); mean "
             f"Spearman {number_text(table['spearman'].mean())}."
         ],
         control=control,
@@ -57,16 +58,16 @@ def published_brief(result: PublishedAgreement) -> Brief:
     """Whether a run's map of heads agrees with published rankings, within layers too."""
     table, record = result.agreement, result.record
     heads, tests = int(table["heads"].min()), len(table)
-    small = int((table["p_within_layers"] < 0.05).sum())
+    small = int((table["p_within_layers"] < LEVEL).sum())
     said = f"More rankings of {record.published} agree with the run than by chance."
-    if small <= 0.05 * tests:
+    if small <= LEVEL * tests:
         said = f"The run is not found to agree with published rankings of {record.published}."
     return Brief(
         about=about_run(record, record.by, counted(tests, "correlation")),
         said=said,
         lines=[
-            Line("p < .05", str(small), f"within layers ({0.05 * tests:.1f} by chance)"),
-            Line("all heads", str(int((table["p"] < 0.05).sum())), "with p < .05 over all heads"),
+            Line("p < .05", str(small), f"within layers ({LEVEL * tests:.1f} by chance)"),
+            Line("all heads", str(int((table["p"] < LEVEL).sum())), "with p < .05 over all heads"),
             Line("mean Spearman", number_text(table["spearman"].mean())),
             Line("would have found", f"{power(heads)['power_80']:.2f}", "over all heads"),
         ],

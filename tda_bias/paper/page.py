@@ -20,6 +20,7 @@ from tda_bias.paper.model import published, why_another
 from tda_bias.show.figures import Entry, drawings, names_in_files, write_print
 from tda_bias.show.tables import markdown, paper_table, write_table
 from tda_bias.show.text import counted, number_text
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run
 from tda_bias.types import STARTER_CAUTION, HeadId
@@ -339,9 +340,9 @@ def counts_of_tests(result: HeadBias) -> pd.DataFrame:
     rows = []
     for category in result.categories:
         tests = result.table[result.table["category"] == category]
-        row = {"category": category, "tests": len(tests), "expected": round(0.05 * len(tests))}
+        row = {"category": category, "tests": len(tests), "expected": round(LEVEL * len(tests))}
         for name in ("paper", "paired", "label"):
-            row[f"{name}, p < .05"] = int((tests[f"p_{name}"] < 0.05).sum())
+            row[f"{name}, p < .05"] = int((tests[f"p_{name}"] < LEVEL).sum())
         row["unstable rows"] = int(tests["unstable"].sum())
         row["survivors (relative map)"] = len(result.survivors(category=category, by="relative"))
         rows.append(row)

@@ -24,7 +24,7 @@ from tda_bias.twins.twins import TEXTS
 
 # Texts of a head that are shown.
 N_CARRIERS = 5
-LEVEL = 0.95
+_COVERAGE = 0.95
 
 
 class _Map(NamedTuple):
@@ -206,7 +206,7 @@ def _by_group(
         counts.append(n)
         if n > 1:
             mean = known.mean(0)
-            half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * known.std(0, ddof=1) / np.sqrt(n)
+            half = stats.t.ppf((1 + _COVERAGE) / 2, n - 1) * known.std(0, ddof=1) / np.sqrt(n)
             half[np.ptp(known, axis=0) == 0] = np.nan
             limits[:, place] = mean, mean - half, mean + half
     return limits, counts

@@ -67,6 +67,7 @@ from tda_bias.show.figures import (
 from tda_bias.show.names import named
 from tda_bias.show.text import counted, short_name, short_names
 from tda_bias.stats.correlation import power
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.run import Run
 from tda_bias.types import CATEGORIES, HeadId
 
@@ -277,7 +278,7 @@ def plot_head_comparison(comparison: HeadsComparison) -> Figure:
 
 def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
     heads = comparison.heads
-    certain = heads["p_holm"] < 0.05
+    certain = heads["p_holm"] < LEVEL
     for heads_of, colour, label in (
         (heads[~certain], LIGHT_GREY, "within the noise"),
         (heads[certain], ORANGE, "moved, Holm p < .05"),

@@ -17,7 +17,7 @@ from tda_bias.plots.maps import cross_out, draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
 from tda_bias.show.names import named_map
 from tda_bias.show.text import counted, number_text, short_name
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.seeds import generator
 from tda_bias.types import InputError, RankBy
 
@@ -212,7 +212,7 @@ def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes) -> Axes:
     for (name, values), colour, style in zip(
         pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
     ):
-        label = f"{name}: {(values < 0.05).mean():.1%} below .05"
+        label = f"{name}: {(values < LEVEL).mean():.1%} below .05"
         ax.ecdf(values, color=colour, linestyle=style, label=label)
     ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":", label="p = .05")
     ax.set_xlabel("p")

@@ -13,7 +13,7 @@ from tda_bias.plots.behaviour import draw_dot
 from tda_bias.responses.result import HEADLINE, Responses
 from tda_bias.show.figures import BLUE, GREY, ORANGE, PAGE, Entry, captioned, print_figure
 from tda_bias.show.text import counted, short_name
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.run import Run
 
 # Measures in a row, with colour, marker, and how far from its middle.

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.show.verdict import LEVEL
 from tda_bias.stats.clusters import ClusterMean, cluster_mean, jackknife_mean
-from tda_bias.stats.resampling import share_reached, two_sided_share
+from tda_bias.stats.resampling import LEVEL, share_reached, two_sided_share
 from tda_bias.stats.sign_flips import exchanges
 
 # Ways to part four people into two and two, as pairs that stay together; the first is by group.

@@ -8,7 +8,7 @@ from typing import Any
 
 from tda_bias.responses.result import DECISION, HEADLINE, RATIO, Responses
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 
 Row = Mapping[str, Any]
 # Below this share of all probability the two answers are hardly what the model would say.

@@ -37,7 +37,7 @@ def respond_outcomes(result: Responses) -> list[Outcome]:
             bars=Bar.of(
                 "any name",
                 placebos / twins if twins > 0 else math.nan,
-                "of what another group's name changes, what any other name changes too",
+                "of what the group changes, what any other name changes too",
             ),
             lines=[
                 f"{counted(record.samples, 'sample')} of up to {record.tokens} tokens",

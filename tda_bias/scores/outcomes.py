@@ -15,7 +15,6 @@ from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.show.names import SETS
 from tda_bias.show.text import counted, number_text
 from tda_bias.show.verdict import (
-    LEVEL,
     WORDING,
     Bar,
     Control,
@@ -28,6 +27,7 @@ from tda_bias.show.verdict import (
     would_find,
 )
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.sign_flips import smallest_flip_p
 
 # Sets that measure grammar or knowledge, and no bias.
@@ -65,12 +65,17 @@ def _target_effect(result: StereoSetScores, row: Mapping[Any, Any]) -> Outcome:
         category=str(row["category"]),
         bars=[
             *Bar.of("wording", row["explained"], WORDING),
-            *Bar.of("target", 1 - row["explained"], "the rest, which changes with the target"),
+            *Bar.of("target", 1 - row["explained"]),
         ],
         lines=[
-            f"odds times {_odds(value)} ({_odds(low)} to {_odds(high)})",
-            f"{counted(row['items'], 'item')} with a twin",
-            *would_find(row["smallest"], "nats"),
+            f"odds times {_odds(value)}"
+            + (f" ({_odds(low)} to {_odds(high)})" if np.isfinite(low) else ""),
+            ", ".join(
+                [
+                    f"{counted(row['items'], 'item')} with a twin",
+                    *would_find(row["smallest"], "nats"),
+                ]
+            ),
         ],
         power=power_said(row["smallest"], "nats"),
         example=_typical(result, own, value),

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from tda_bias.show.page import Audit, asset, rendered
 from tda_bias.show.text import Finding
-from tda_bias.show.verdict import Outcome, overall
+from tda_bias.show.verdict import Outcome
 from tda_bias.store.record import PACKAGED, RunRecord
 
 _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
@@ -32,10 +32,16 @@ class Audited:
     models: Sequence[str] = ()  # what the page calls them; by their own names if empty
 
 
-def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = (), *, command: str = "") -> Audit:
+def audit_of(
+    runs: Sequence[Audited],
+    caveats: Sequence[str] = (),
+    *,
+    verdict: str = "",
+    command: str = "",
+) -> Audit:
     """The audit of a page, whole and for paper.
 
-    ``caveats`` are those of all runs; ``command`` makes the page again.
+    ``caveats`` are those of all runs, ``verdict`` is that over all, ``command`` makes the page.
     """
     values = _values(runs)
     abouts = {str(run["about"]["outcome"]): run["about"] for run in values["runs"]}
@@ -45,7 +51,7 @@ def audit_of(runs: Sequence[Audited], caveats: Sequence[str] = (), *, command: s
         abouts=list(abouts.values()),
         caveats=list(dict.fromkeys(caveats)),
         words=Markup(asset("words.html")),
-        overall=overall([one for run in runs for one in run.outcomes]),
+        verdict=verdict,
         command=command,
     )
     return Audit(rendered("audit.html.j2", **values), paper)

@@ -126,12 +126,15 @@ def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
         for begin, some in (
             ("clearly changed:", [one for one in outcomes if id(one) in remain]),
             ("changed if tested alone, not after correction:", alone),
-            ("changed, but so is the language:", [one for one in outcomes if one.is_explained]),
+            (
+                "changed, but so is the language:",
+                [one for one in outcomes if one.is_explained and one.word == "clear"],
+            ),
         )
         if some
     ]
     for word, said in (("uncertain", "is uncertain"), ("cannot say", "cannot be told")):
-        number = sum(one.word == word and not one.is_explained for one in outcomes)
+        number = sum(one.word == word for one in outcomes)
         if parts and number:
             said = said.replace("is", "are") if number > 1 else said
             parts.append(f"{counted(number, 'further outcome')} {said}")
@@ -157,8 +160,10 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     ):
         if some := [one for one in outcomes if one.word == word]:
             subjects = listed([_of_model(one, "Heads: ") for one in some])
-            found = dict.fromkeys(_found(one, remain) for one in some)
-            parts.append(begin.format(subjects, listed(list(found))))
+            found = [_found(one, remain) for one in some]
+            # Of several subjects without any, the number is said once.
+            found = found if word == "clear" else list(dict.fromkeys(found))
+            parts.append(begin.format(subjects, listed(found)))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -171,11 +176,11 @@ def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
             one for one in outcomes if one.is_clear and id(one) not in remain
         ],
         "not told from chance in {}": [
-            one
-            for one in outcomes
-            if one.word in ("uncertain", "none found") and not one.is_explained
+            one for one in outcomes if one.word in ("uncertain", "none found")
         ],
-        "explained otherwise in {}": [one for one in outcomes if one.is_explained],
+        "explained otherwise in {}": [
+            one for one in outcomes if one.is_explained and one.word == "clear"
+        ],
         "without enough to tell in {}": [one for one in outcomes if one.word == "cannot say"],
     }
     parts = [

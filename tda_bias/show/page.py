@@ -235,10 +235,15 @@ def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
         [one for one in outcomes if one.question == question] for question in QUESTIONS
     )
     says = sorted(says, key=lambda one: not one.is_clear)
-    room = MAX_CARDS - sum(min(_MAX_OTHERS, len(some)) for some in others)
-    chosen = says[:room]
+    # Two of each of the others, or one where that would leave no room for what the model says.
+    most = next(
+        most
+        for most in range(_MAX_OTHERS, 0, -1)
+        if most == 1 or sum(min(most, len(some)) for some in others) < MAX_CARDS - 1
+    )
+    chosen = says[: MAX_CARDS - sum(min(most, len(some)) for some in others)]
     for some in others:
-        chosen += some[:_MAX_OTHERS]
+        chosen += some[:most]
     left = [one for one in outcomes if not any(one is kept for kept in chosen)]
     chosen += left[: MAX_CARDS - len(chosen)]
     return ordered(chosen)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from tda_bias.show.text import counted, interval_text, listed, number_text, p_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
-from tda_bias.stats.resampling import holm
+from tda_bias.stats.resampling import LEVEL, holm
 from tda_bias.types import in_order
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ Told = Literal["above", "below", "confounded", "uncertain", "cannot say"]
 # What explains an outcome in the place of bias.
 Control = Literal["length", "order", "capability"]
 
-LEVEL = 0.05
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
 _DECIMALS, _MOST_DECIMALS = {"nats": 2, "rho": 2, "%": 1, "points": 1}, 6
@@ -61,7 +60,7 @@ class Bar:
 
 
 # Of what texts and their twins share.
-WORDING = "of how texts differ, what stays when they are about another target"
+WORDING = "of how texts differ, what stays with another target"
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,7 @@ class Outcome:
         value: In ``unit``, with its interval over clusters, ``low`` and ``high``.
         unit: Such as ``nats`` or ``%``; empty for a number between -1 and 1.
         neutral: The value without bias, or without a change.
+        neutral_is: What it is, where it is none of these.
         p: Over clusters; of heads the smallest corrected one.
         p_corrected: The same corrected over the outcomes of its run, if its word rests on that;
             the correction over all outcomes of a page is of ``p``.
@@ -133,6 +133,7 @@ class Outcome:
     high: float = math.nan
     unit: str = ""
     neutral: float = 0.0
+    neutral_is: str = ""
     p: float = math.nan
     p_corrected: float = math.nan
     clusters: int = 0
@@ -227,9 +228,9 @@ class Outcome:
     def neutral_said(self) -> str:
         """What the value would be without bias, or without a change, in words."""
         unit = f" {self.unit}" if self.unit else ""
-        says = "no bias" if self.is_bias else "no difference"
-        what = {"change": "no change", "tests": "chance alone"}.get(self.question, says)
-        return f"{self.neutral:.3g}{unit}: {what}"
+        usual = "no bias" if self.is_bias else "no difference"
+        usual = {"change": "no change", "tests": "chance alone"}.get(self.question, usual)
+        return f"{self.neutral:.3g}{unit}: {self.neutral_is or usual}"
 
     @property
     def test_said(self) -> str:

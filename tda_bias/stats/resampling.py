@@ -11,6 +11,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize, stats
 
+# A p below it is told from chance, everywhere.
+LEVEL = 0.05
+
 # Single precision: values that are closer are equal (``tolerance``; the default is for double).
 SINGLE_PRECISION = 1e-5
 
@@ -112,7 +115,7 @@ def share_reached(
 
 def value_needed(null: Float[np.ndarray, " draw"]) -> float:
     """The value above which ``share_reached`` is below .05; NaN where draws are too few."""
-    allowed = math.ceil(0.05 * (1 + len(null))) - 2  # draws that may reach it
+    allowed = math.ceil(LEVEL * (1 + len(null))) - 2  # draws that may reach it
     return float(np.sort(null)[-1 - allowed]) if allowed >= 0 else float("nan")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.show.verdict import LEVEL
+from tda_bias.stats.resampling import LEVEL
 from unqover.bbq.controls import ALONE, MENTION, position_followed
 from unqover.bbq.result import BBQScores, finds_what_text_says
 from unqover.bbq.scores import EITHER_PERSON

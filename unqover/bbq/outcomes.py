@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.show.text import counted
-from tda_bias.show.verdict import LEVEL, Control, Outcome, balance_effect
+from tda_bias.show.verdict import Control, Outcome, balance_effect
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.sign_flips import smallest_flip_p
 from unqover.bbq.controls import MENTION, position_followed
 from unqover.bbq.finding import power_line

@@ -161,7 +161,7 @@ class Explorer {
     });
     const survivors = map.survivors?.length ?? 0;
     const colours = chance === null ? "Grey, the darker the larger; orange where a head survives correction"
-      : `Grey up to ${numberText(chance)}, which the largest head reaches by chance once in twenty times; orange above`;
+      : `Grey up to ${numberText(chance)}, which the largest head reaches by chance once in twenty times; orange above, or where a head survives by FDR`;
     this.scale.textContent = `${map.about} ${colours}. Values from ${numberText(least)} to ` +
       `${numberText(most)}; ${survivors} of ${this.cells.length} heads survive correction` +
       `${survivors ? " (underlined)" : ""}. Click a head, or move with the arrow keys.`;

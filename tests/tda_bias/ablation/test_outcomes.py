@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.ablation.finding import better_rankings
 from tda_bias.ablation.outcomes import ablation_outcomes, curve_outcomes
 from tda_bias.ablation.prune_curve import PruneCurve, PruneCurveRecord
 from tda_bias.ablation.study import AblationRecord, AblationStudy, set_tests
@@ -55,7 +56,7 @@ def test_top_heads_change_more_than_random_ones_or_not(made, verdict):
 
 def test_what_would_have_been_found_is_the_size_from_which_p_is_small():
     [one] = ablation_outcomes(study(0.05))
-    needed = float(one.power.removeprefix("a change of more than ").removesuffix(" nats"))
+    needed = float(one.power.removeprefix("p < .05 from a change of ").removesuffix(" nats"))
     for size, small in ((needed - 0.001, False), (needed + 0.001, True)):
         [found] = ablation_outcomes(study(size))
         assert (found.p < 0.05) == small
@@ -66,7 +67,7 @@ def test_a_card_says_where_no_head_survives_and_where_wording_is_in_the_change()
     [one] = ablation_outcomes(study(0.3, survivors=0, quantity="log_odds"))
     assert one.name.endswith("log-odds, gender")
     assert one.limits == [
-        "no head of the run survives correction",
+        "by its ranking no head of the run survives",
         "without twins: wording is in it",
     ]
     assert ablation_outcomes(study(0.3))[0].limits == []
@@ -113,3 +114,13 @@ def test_a_ranking_brings_the_effect_closer_to_0_than_random_orders_or_not(pvalu
     assert outcomes[0].name == "Heads by map0 ablated: target effect, gender"
     assert outcomes[0].value == pytest.approx(-0.3)
     assert "0.40 to 0.10 (0.00 to 0.20)" in outcomes[0].lines
+
+
+@pytest.mark.parametrize("change", [{"k": 0, "test": 0.4}, {"test": 0.5}, {"test": -0.5}])
+def test_what_ablates_no_head_or_ends_farther_from_0_brings_nothing_closer(change):
+    """However much farther random orders end."""
+    made = curve([0.01])
+    made = replace(made, chosen=made.chosen.assign(**change))
+    assert better_rankings(made) == []
+    assert curve_outcomes(made)[0].word == "uncertain"
+    assert better_rankings(curve([0.01])) == ["map0"]

@@ -38,6 +38,16 @@ def test_a_change_of_a_primary_outcome_has_its_p_its_interval_and_its_size_in_sd
     assert list(one.items["change"]) == changes
 
 
+def test_a_change_beside_a_guard_that_fails_is_paid_with_capability():
+    made = compared([-1.0, -2.0, -1.5, -0.5, -1.0, -2.5, -1.0, -1.5], primary=True)
+    [free] = comparison_outcomes(made)
+    lost = made.table.assign(outcome="log_perplexity", primary=False, guard="fail")
+    both = pd.concat([made.table.assign(guard=""), lost], ignore_index=True)
+    [paid] = comparison_outcomes(replace(made, table=both))
+    assert (free.confounded, paid.confounded) == ((), ("capability",))
+    assert "a guard fails: quality is lost" in paid.lines
+
+
 def test_other_outcomes_have_no_verdict_and_few_clusters_cannot_say():
     assert comparison_outcomes(compared([1.0, 2.0, 1.5], primary=False)) == []
     [one] = comparison_outcomes(compared([1.0, 2.0, 1.5], primary=True))

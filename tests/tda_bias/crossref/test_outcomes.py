@@ -86,7 +86,7 @@ def test_heads_follow_the_target_effect_of_items_or_not(result, verdict, found):
     assert (one.verdict, one.found, one.of) == (verdict, found, 3)
     assert one.name == "Heads that follow the target effect: gender"
     assert "without twins 1, perhaps for wording" in one.lines
-    assert one.power == "rho of 0.42 and more"
+    assert one.power == "p < .05 from a rho of 0.42"
 
 
 def test_without_twins_it_is_said_that_wording_is_in_what_is_found():
@@ -128,7 +128,8 @@ def over_heads(*, q=0.5, draws=99, agree=0.9, survivors=1) -> HeadCrossReference
 def test_the_heads_that_rank_first_carry_a_risk_or_not(made, word):
     outcomes = head_outcomes(over_heads(**made))
     assert [one.name for one in outcomes] == [
-        f"Heads that carry {risk}: gender" for risk in ("risk R", "prejudice R_p", "volatility R_v")
+        f"Ranks of heads and {risk}: gender"
+        for risk in ("risk R", "prejudice R_p", "volatility R_v")
     ]
     one = outcomes[1]
     assert one.word == word
@@ -138,6 +139,6 @@ def test_the_heads_that_rank_first_carry_a_risk_or_not(made, word):
 
 def test_a_card_says_where_estimates_and_rankings_are_noise():
     outcomes = head_outcomes(over_heads(agree=0.2, survivors=0))
-    noise = "no head of the run survives correction"
+    noise = "by its ranking no head of the run survives"
     assert outcomes[0].limits == [noise]
     assert outcomes[1].limits == [noise, "estimates say little of ablation"]

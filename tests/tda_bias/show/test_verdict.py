@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tda_bias.show.meaning import meaning, unsaid
 from tda_bias.show.page import MAX_CARDS, card_outcomes
 from tda_bias.show.verdict import (
+    QUESTIONS,
     Bar,
     Outcome,
     balance_effect,
@@ -170,6 +171,10 @@ def test_six_outcomes_have_a_card_and_heads_and_changes_have_room_among_them():
     kept = [one.name for one in card_outcomes(ordered([*says, *heads, *change]))]
     assert kept == ["says 0", "says 1", "says 2", "heads 0", "heads 1", "change"]
     assert len(card_outcomes(ordered(says))) == MAX_CARDS
+    many = [[replace(one, question=question) for one in says[:2]] for question in QUESTIONS]
+    asked = [one.question for one in card_outcomes([one for some in many for one in some])]
+    assert asked.count("says") == 2
+    assert len(asked) == MAX_CARDS
     unsure = [replace(one, p=0.5) for one in says[:8]]
     assert "says 8" in [one.name for one in card_outcomes([*unsure, says[8]])]
     assert [one.name for one in card_outcomes(heads)] == [one.name for one in heads]
@@ -211,8 +216,11 @@ def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
     [said] = meaning("tiny", [changed, *others])
     assert said.startswith("Changed if tested alone, not after correction: beta by 0.50 nats")
     assert said.endswith("7 further outcomes are uncertain.")
-    [costly] = meaning("tiny", [replace(changed, confounded=("capability",))])
-    assert costly.startswith("Changed, but so is the language: beta by 0.50 nats")
+    costly = replace(changed, confounded=("capability",))
+    assert meaning("tiny", [costly])[0].startswith(
+        "Changed, but so is the language: beta by 0.50 nats"
+    )
+    assert meaning("tiny", [replace(costly, p=0.6)]) == ["No outcome is measurably changed."]
     heads = replace(HEADS, found=3, p=0.03)
     assert "not after correction over outcomes" in meaning("tiny", [heads, *unsure])[-1]
     assert "not after" not in meaning("tiny", [heads])[0]
