@@ -7,6 +7,7 @@ from typing import Any
 
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
+from tda_bias.show.names import named
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.stats.resampling import LEVEL
 
@@ -16,12 +17,13 @@ EFFECTS = {
     "R_v": "the volatility R_v", "bbq_bias": "the bias in BBQ",
     "response_effect": "the response effect", "decision": "decisions",
 }  # fmt: skip
-_MEASURED = {
-    "log_odds": ("mean log-odds", " nats"), "beta": ("target effect (beta)", " nats"),
-    "R": ("risk R", ""), "bbq_bias": ("bias in ambiguous questions of BBQ", ""),
-    "response_effect": ("response effect, along responses of the unchanged model,", " nats"),
-    "decision": ("difference of decisions' log-odds", " nats"),
-}  # fmt: skip
+# Units of outcomes that have one.
+_NATS = frozenset({"log_odds", "beta", "response_effect", "decision"})
+
+
+def unit_of(outcome: str) -> str:
+    """The unit of an outcome; empty where it has none."""
+    return "nats" if outcome in _NATS else ""
 
 
 def listed_outcomes(study: AblationStudy) -> list[str]:
@@ -93,9 +95,11 @@ def limits_of_answers(study: AblationStudy) -> list[str]:
 
 def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -> str:
     """What the top heads together change, beside random sets."""
-    name, unit = _MEASURED[outcome]
+    unit = f" {unit_of(outcome)}".rstrip()
+    along = ", along responses of the unchanged model," if outcome == "response_effect" else ""
     return (
-        f"Ablating the {counted(study.record.top, 'top head')} together changes the {name} from "
+        f"Ablating the {counted(study.record.top, 'top head')} together changes the "
+        f"{named(outcome)}{along} from "
         f"{number_text(study.record.base.get(outcome), 3)} by {test['effect']:+.3f}{unit}; random "
         f"heads of the same layers change it by {test['random_mean']:+.3f} (SD "
         f"{test['random_sd']:.3f}; p {p_text(test['p'])})."
@@ -154,8 +158,7 @@ def curve_finding(curve: PruneCurve) -> Finding:
     """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
     n_random, better = random_orders(curve), better_rankings(curve)
-    named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
-    closer = f"the {named} closer to 0 on unseen targets than random orders do"
+    closer = f"the {named(record.quantity)} closer to 0 on unseen targets than random orders do"
     smallest = smallest_of_curve(curve)
     if better:
         first = f"Ablating heads by {', '.join(better)} brings {closer}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tda_bias.ablation.finding import comes_closer, random_orders, smallest_of_curve
+from tda_bias.ablation.finding import comes_closer, random_orders, smallest_of_curve, unit_of
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, size_needed
 from tda_bias.show.names import named
@@ -13,7 +13,6 @@ from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import Control, Outcome
 from tda_bias.stats.resampling import LEVEL
 
-_UNITS = {"log_odds": "nats", "beta": "nats", "response_effect": "nats", "decision": "nats"}
 # Whether a model still reads: the first that was measured.
 _LANGUAGE = ("log_ppl_context", "log_ppl_unrelated")
 
@@ -26,7 +25,7 @@ def ablation_outcomes(study: AblationStudy) -> list[Outcome]:
 
 def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outcome: str) -> Outcome:
     record, test = study.record, tests[outcome]
-    unit, column = _UNITS.get(outcome, ""), f"d_{outcome}"
+    unit, column = unit_of(outcome), f"d_{outcome}"
     heads = counted(record.top, "top head")
     base = number_text(record.base.get(outcome), 3)
     needed = size_needed(study.effects, outcome)
@@ -82,7 +81,7 @@ def _of_ranking(curve: PruneCurve, row: Mapping[Any, Any]) -> Outcome:
         about="change on targets that chose nothing, compared with what random orders of heads "
         "leave",
         value=row["test"] - row["before_test"],
-        unit=_UNITS[record.quantity],
+        unit=unit_of(record.quantity),
         neutral_is="no change",
         p=row["p_random"],
         # Where nothing comes closer to 0 there is nothing that random orders could do as well.

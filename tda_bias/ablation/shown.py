@@ -12,33 +12,17 @@ from tda_bias.ablation.finding import (
     ablation_finding,
     curve_finding,
     listed_outcomes,
+    unit_of,
     what_was_read,
 )
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
+from tda_bias.show.names import named
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import counted, interval_text, number_text, p_text, report_of, rounded_lines
 from tda_bias.types import RankBy
 
-_OUTCOMES = {
-    "log_odds": "mean log-odds, nats",
-    "beta": "mean beta, nats",
-    "ss": "stereotype score",
-    "lms": "language-model score",
-    "log_ppl_unrelated": "log-perplexity, unrelated",
-    "log_ppl_context": "log-perplexity, contexts",
-    "R": "risk R",
-    "R_p": "prejudice R_p",
-    "R_v": "volatility R_v",
-    "union_mass": "union mass, mean",
-    "bbq_bias": "BBQ: bias, ambiguous",
-    "bbq_s_AMB": "BBQ: s_AMB",
-    "bbq_accuracy": "BBQ: accuracy, disambiguated",
-    "response_effect": "response effect, nats",
-    "decision": "decisions: log-odds, nats",
-    "decision_mass": "decisions: mass of both answers",
-}
 # Estimates of these are compared with effects on themselves alone.
 _OWN = ("R", "R_p", "R_v", "bbq_bias", "response_effect", "decision")
 _NAMES = {
@@ -79,9 +63,7 @@ def set_table(study: AblationStudy) -> TableSpec:
     """Outcomes with the top heads ablated, and with as many random ones."""
     about = study.record
     columns = [
-        Column(
-            "outcome", lambda row: str(_OUTCOMES.get(row["outcome"], row["outcome"])), left=True
-        ),
+        Column("outcome", _outcome, left=True),
         Column("unchanged", lambda row: number_text(study.record.base.get(row["outcome"]), 3)),
         Column("change", "{effect:+.3f}"),
         Column("random sets: mean (SD)", "{random_mean:+.3f} ({random_sd:.3f})"),
@@ -91,6 +73,10 @@ def set_table(study: AblationStudy) -> TableSpec:
     ablated = f"{counted(about.top, 'top head')} ablated together"
     title = f"{about.model.name} · {about.category} · {ablated}, {what_was_read(study)}"
     return TableSpec(title, study.set_tests, columns)
+
+
+def _outcome(row: Row) -> str:
+    return ", ".join(filter(None, [named(row["outcome"]), unit_of(row["outcome"])]))
 
 
 def agreement_table(study: AblationStudy, outcome: str = "log_odds") -> TableSpec:

@@ -36,7 +36,7 @@ def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished
     out, printed = finished
     for text in (
         "1 top head ablated", "Does a ranking predict", "gradient importance", "random",
-        "mean beta, nats", "size of the effect on beta", "Effects on beta, over all",
+        "target effect, nats", "size of the effect on beta", "Effects on beta, over all",
     ):  # fmt: skip
         assert text in printed
     names = {path.name for path in out.iterdir()}
@@ -59,7 +59,7 @@ def test_an_ablation_has_a_verdict_as_json(finished, capsys):
 
 def test_without_twins_there_are_log_odds_alone(heads, finished, tmp_path, capsys):
     assert run([*ablating(heads, tmp_path / "out"), "--twins", "none", "--verbose"]) == 0
-    assert "mean beta" not in capsys.readouterr().out
+    assert "target effect, nats" not in capsys.readouterr().out
     found, without = (AblationStudy.load(folder) for folder in (finished[0], tmp_path / "out"))
     assert without.record.twins is None
     assert without.record.base["log_odds"] == pytest.approx(found.record.base["log_odds"], rel=1e-6)
@@ -129,7 +129,7 @@ def test_risks_are_an_outcome_beside_beta_with_random_sets_of_the_same_layers(
     assert run([*command, "--pvf", str(words), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
-        "changes the target effect (beta)", "changes the risk R from", "effect on the volatility",
+        "changes the target effect from", "changes the risk R from", "effect on the volatility",
         "3 words in 10 templates", "prejudice R_p", "union mass,", "first order, R_v",
     ):  # fmt: skip
         assert text in printed
@@ -207,7 +207,7 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     assert run([*command, "--bbq", str(tmp_path / "bbq"), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
-        "changes the bias in ambiguous questions of BBQ from", "BBQ: s_AMB",
+        "changes the bias in BBQ's ambiguous questions from", "s_AMB of BBQ",
         "8 items of BBQ in 2 templates", "the unchanged model answers a share of",
         "size of the effect on the bias in BBQ", "bbq_bias",
     ):  # fmt: skip

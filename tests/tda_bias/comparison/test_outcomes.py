@@ -104,7 +104,7 @@ def answered(p, templates, *, condition="ambiguous") -> BBQChange:
 )
 def test_the_bias_of_two_runs_of_bbq_changed_or_not(p, templates, verdict):
     [one] = bbq_outcomes(answered(p, templates))
-    assert (one.question, one.name, one.verdict) == ("change", "Change: BBQ, s_AMB", verdict)
+    assert (one.question, one.name, one.verdict) == ("change", "Change: s_AMB of BBQ", verdict)
     assert (one.value, one.p, one.clusters) == (-0.15, p, templates)
 
 
