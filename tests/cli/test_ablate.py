@@ -36,7 +36,7 @@ def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished
     out, printed = finished
     for text in (
         "1 top head ablated", "Does a ranking predict", "gradient importance", "random",
-        "target effect, nats", "size of the effect on beta", "Effects on beta, over all",
+        "changes the target effect from", "size of the effect on beta", "Effects on beta, over all",
     ):  # fmt: skip
         assert text in printed
     names = {path.name for path in out.iterdir()}
@@ -59,7 +59,7 @@ def test_an_ablation_has_a_verdict_as_json(finished, capsys):
 
 def test_without_twins_there_are_log_odds_alone(heads, finished, tmp_path, capsys):
     assert run([*ablating(heads, tmp_path / "out"), "--twins", "none", "--verbose"]) == 0
-    assert "target effect, nats" not in capsys.readouterr().out
+    assert "the target effect" not in capsys.readouterr().out
     found, without = (AblationStudy.load(folder) for folder in (finished[0], tmp_path / "out"))
     assert without.record.twins is None
     assert without.record.base["log_odds"] == pytest.approx(found.record.base["log_odds"], rel=1e-6)
@@ -324,7 +324,7 @@ def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
     own = ["--respond", str(tmp_path / "responses")]
     assert run([*command, *own, "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for text in ("along responses of the unchanged model, from", "decisions' log-odds from",
+    for text in ("along responses of the unchanged model, from", "changes the log-odds of decisions from",
                  "8 responses of the unchanged model and 1 decision"):  # fmt: skip
         assert text in printed
     found = AblationStudy.load(tmp_path / "of_run")

@@ -128,6 +128,7 @@ def test_too_few_random_orders_cannot_tell_and_it_is_said_how_many_can(
     rows = pd.concat([found.chosen] * rankings, ignore_index=True)
     rows["ranking"] = [f"a{n}" for n in range(rankings)]
     rows["p_random"] = [1 / (1 + orders)] + [0.5] * (rankings - 1)
+    rows = rows.assign(k=2, before_test=0.4, test=0.1)
     finding = curve_finding(replace(found, curve=draws, chosen=rows))
     assert said in finding.result[0]
     assert f"none below {rankings / (1 + orders):.3f}." in finding.power[0]
