@@ -11,6 +11,7 @@ pytestmark = pytest.mark.thorough
 
 FOLDER = Path(__file__).parents[1] / "examples"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
+_ALL = 'load_triples("starter", category="gender")'
 
 
 @pytest.mark.real
@@ -29,6 +30,9 @@ def test_a_notebook_runs_and_its_results_show_themselves(book, tmp_path, monkeyp
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
     notebook = nbformat.read(book, as_version=4)
+    kept = os.environ.get("TDABIAS_KEEP_NOTEBOOKS")
+    for cell in notebook.cells if not kept else ():  # four texts of each target show the same
+        cell.source = cell.source.replace(_ALL, f"{_ALL.removesuffix(')')}, limit=4)")
     nbclient.NotebookClient(notebook, timeout=280, kernel_name="python3").execute(cwd=tmp_path)
     shown = [
         output.data["text/html"]
@@ -37,7 +41,7 @@ def test_a_notebook_runs_and_its_results_show_themselves(book, tmp_path, monkeyp
         if "text/html" in output.get("data", {})
     ]
     assert any("<table" in html for html in shown)
-    if os.environ.get("TDABIAS_KEEP_NOTEBOOKS"):  # with what it shows, for readers
+    if kept:  # with what it shows, for readers
         for cell in notebook.cells:
             cell.metadata = {}
             if "outputs" in cell:

@@ -52,7 +52,7 @@ def test_where_there_are_no_such_people_or_nothing_is_written_the_battery_is_all
     ("category", "people"), [("race", "race"), ("age", "age"), ("religion", "gender")]
 )
 def test_compare_asks_about_people_of_the_category_where_there_are_some(category, people):
-    texts = {"data": "starter", "sentences": "none", "crows": None, "blimp": None, "text": "none"}
+    texts = {"data": "starter", "sentences": "none", "text": "none"}
     (measure,), _ = battery("smoke", **texts, twins="auto", only=["respond"], category=category)
     assert measure.about["persons"] == people_of(people).record.revision
     assert " and ".join(people_of(people).groups) in measure.outcomes[0].about
