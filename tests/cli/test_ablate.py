@@ -324,8 +324,11 @@ def test_responses_and_decisions_are_an_outcome(of_words, tmp_path, capsys):
     own = ["--respond", str(tmp_path / "responses")]
     assert run([*command, *own, "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for text in ("along responses of the unchanged model, from", "changes the log-odds of decisions from",
-                 "8 responses of the unchanged model and 1 decision"):  # fmt: skip
+    for text in (
+        "along responses of the unchanged model, from",
+        "changes the log-odds of decisions from",
+        "8 responses of the unchanged model and 1 decision",
+    ):
         assert text in printed
     found = AblationStudy.load(tmp_path / "of_run")
     assert found.outcomes == found.primary == ["response_effect", "decision"]
