@@ -10,7 +10,6 @@ from pydantic import Field
 
 from tda_bias.config import ARunEach, ConfirmConfig
 from tda_bias.show.text import Finding, about_run, report_of
-from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.store.settings import validated
 from tda_bias.types import InputError
@@ -112,6 +111,7 @@ def _on_other_data(
 
     from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
     from tda_bias.heads.confirmation_finding import other_data_brief, other_data_finding
+    from tda_bias.stats.resampling import LEVEL
 
     if run.record.settings.get("pairs"):
         raise InputError(

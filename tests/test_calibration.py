@@ -39,8 +39,12 @@ def test_the_page_has_what_does_not_keep_its_level_by_more_than_chance():
     assert f"has all {len(rows)} rows" in PAGE.read_text("utf-8")
 
 
+# That of heads takes as long as the others together, and has simulations of its own in `heads/`.
+_PARTS = [pytest.param(p, marks=[pytest.mark.long] if p == "heads" else []) for p in PARTS]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", _PARTS)
 def test_the_table_is_what_the_printing_functions_give(part):
     table = printed()
     for row in simulated(PARTS[part], 0.1):

@@ -33,6 +33,8 @@ def _replayed():
         if steps(page.read_text(encoding="utf-8")):
             # One of them draws a dozen figures, each in three formats.
             marks = [pytest.mark.slow] if page.stem == "reproduce" else []
+            # A minute and more each, of commands that have real-model tests of their own.
+            marks += [pytest.mark.long] if page.stem in ("unqover", "crossref") else []
             yield pytest.param(page, id=page.stem, marks=marks)
 
 

@@ -240,7 +240,7 @@ def test_effects_stand_on_the_page_and_among_the_figures(by_heads, heads_of_word
     text = page.read_text(encoding="utf-8")
     assert "that topology ranks first" in text
     assert text.count('<h2><a href="#items-') >= 4  # one of the heads, and of each risk one
-    assert "Heads that carry prejudice R_p: gender" in text
+    assert "Ranks of heads and prejudice R_p: gender" in text
 
 
 def test_other_risks_of_the_same_words_are_other_data(heads_of_words, tmp_path, capsys):
