@@ -12,7 +12,7 @@ from pydantic import Field
 from tda_bias.config import BatchOption, WithCommas
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import print_lines
-from tda_bias.show.text import listed
+from tda_bias.show.text import by_reason, listed
 from tda_bias.store.files import RECORD
 from tda_bias.store.identity import Changes
 from tda_bias.store.run import open_run, with_parts
@@ -187,25 +187,25 @@ def _less(spec: Spec) -> str:
 
 
 def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence[str]) -> list[str]:
-    """What the page says of itself: what it asked about, and of a quick audit what it lacks."""
+    """Sentences for the top of the page: the categories, and the texts that ``--quick`` skips."""
     about = f"Asked about {listed(categories)}."
     if not settings.quick:
         return [about]
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        f"A quick audit, of part of the texts, cannot clear a model; the whole is the same command "
+        "A quick audit, of part of the texts, cannot clear a model; the whole is the same command "
         f"without --quick. {about}{left}"
     ]
 
 
 def _skipped(skipped: Mapping[str, str]) -> Iterator[str]:
-    """What was not run, with the reasons."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in skipped.items():
-        # What to do about it was printed, and is for who makes the page, not for who reads it.
-        by_reason.setdefault(reason.partition(";")[0].removesuffix("."), []).append(name)
-    if by_reason:
-        parts = [f"{listed(names)} ({reason})" for reason, names in by_reason.items()]
+    """A sentence with the runs that could not be made, by reason."""
+    # Advice follows a semicolon: it was printed, for who makes the page, not for who reads it.
+    reasons = by_reason(
+        (name, reason.partition(";")[0].removesuffix(".")) for name, reason in skipped.items()
+    )
+    if reasons:
+        parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]
         yield f"Not measured: {'; '.join(parts)}."
 
 

@@ -54,6 +54,7 @@ def written_page(
     names = Names.given(runs, settings.name)
     said = [RunSaid.of(run, names) for run in runs]
     outcomes = ordered([names.outcome(one.run, own) for one in said for own in one.outcomes])
+    verdict = overall(outcomes)
     text = page_html(
         _title(runs, names),
         outcomes,
@@ -65,14 +66,14 @@ def written_page(
         audit=audit_of(
             [_audited(one, names) for one in said],
             [line for one in said for line in one.caveats],
-            verdict=overall(outcomes),
+            verdict=verdict,
             command=command,
         ),
         tables=settings.tables,
     )
     write_text(out, text)
     size = len(text.encode())
-    verdicts = [*lines_of(outcomes), *filter(None, [overall(outcomes)])]
+    verdicts = [*lines_of(outcomes), *filter(None, [verdict])]
     about = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     values: dict[str, Any] = {"page": str(out), "bytes": size}
     values["runs"] = [str(run.folder) for run in runs]

@@ -71,7 +71,7 @@ class RespondEffect:
 
     @property
     def read(self) -> str:
-        """What is read, in words; of what there is nothing, 0."""
+        """Numbers of responses and of decisions that are read, in words."""
         n, decisions = n_responses(self.written), sum(bool(one.answers) for one in self.written)
         responses = f"{counted(n, 'response')} of the unchanged model"
         return f"{responses} and {counted(decisions, 'decision')}"

@@ -284,7 +284,7 @@ def _of_kind(effects: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def size_needed(effects: pd.DataFrame, outcome: str) -> float:
-    """How large a change of the top heads must be for p < .05; NaN with too few random sets."""
+    """Smallest change by the top heads with p < .05; NaN with too few random sets."""
     null = _of_kind(effects, "random_set")[f"d_{outcome}"].abs()
     return value_needed(null.to_numpy(float))
 

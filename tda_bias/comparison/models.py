@@ -14,6 +14,7 @@ from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_ta
 from tda_bias.config import CompareConfig
 from tda_bias.models.language_model import model_record
 from tda_bias.show.names import named
+from tda_bias.show.text import by_reason
 from tda_bias.store.cache import Cache, OpenCache, Part, no_cache
 from tda_bias.store.record import ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result
@@ -32,11 +33,9 @@ _KEYS = ["outcome", "item", "cluster"]
 
 def not_measured_lines(lacking: Sequence[NotMeasured]) -> list[str]:
     """What is said of measures that were left out: those with one reason together."""
-    by_reason: dict[str, list[str]] = {}
-    for one in lacking:
-        by_reason.setdefault(one.reason, []).append(one.name)
+    reasons = by_reason((one.name, one.reason) for one in lacking)
     return [
-        f"Not measured: {'; '.join(map(named, names))}: {why}" for why, names in by_reason.items()
+        f"Not measured: {'; '.join(map(named, names))}: {why}" for why, names in reasons.items()
     ]
 
 

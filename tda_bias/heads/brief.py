@@ -72,7 +72,7 @@ def _by_chance(c: ControlsRecord) -> str:
 
 
 def _corrected(result: HeadBias, category: str) -> Iterator[Line]:
-    """How many heads survive, by the run's ranking and by the second test."""
+    """Numbers of heads that survive correction in the run's own test and in the location test."""
     ranked, survivors = result.top(None, category=category), result.survivors(category=category)
     yield _surviving("after correction", len(survivors), ranked)
     second = result.by_second_test(category)

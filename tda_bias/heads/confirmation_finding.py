@@ -67,7 +67,7 @@ def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
 
 def z_needed(tested: int) -> float:
     """The true z of one of so many heads that is confirmed four times out of five."""
-    return float(stats.norm.isf(0.05 / tested) + stats.norm.ppf(0.8))
+    return float(stats.norm.isf(LEVEL / tested) + stats.norm.ppf(0.8))
 
 
 def confirmation_brief(result: Confirmation, about: Sequence[str]) -> Brief:

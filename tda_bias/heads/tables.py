@@ -118,9 +118,14 @@ def are_named(rows: pd.DataFrame, heads: Sequence[str]) -> pd.Series[bool]:
     return (rows["layer"].map("L{}".format) + rows["head"].map("H{}".format)).isin(heads)
 
 
+def survives(p_max: np.ndarray, q: np.ndarray) -> Bool[np.ndarray, "..."]:
+    """Tell which heads survive correction: family-wise p or q below .05."""
+    return (p_max < LEVEL) | (q < LEVEL)
+
+
 def surviving(rows: pd.DataFrame, tested: str) -> Bool[np.ndarray, " row"]:
-    """Tell which rows of a category survive correction: family-wise p or q of a map below .05."""
-    return ((rows[f"p_max_{tested}"] < LEVEL) | (rows[f"q_{tested}"] < LEVEL)).to_numpy()
+    """Tell the same of the rows of a category in a tested map."""
+    return survives(rows[f"p_max_{tested}"].to_numpy(), rows[f"q_{tested}"].to_numpy())
 
 
 # -- per group -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from tda_bias.heads.ranking_controls import chance_level
+from tda_bias.heads.tables import survives
 from tda_bias.plots.maps import cross_out, draw_tested_map, maps_figure, settled
 from tda_bias.show.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, captioned, print_style
 from tda_bias.show.names import named_map
@@ -63,7 +64,7 @@ def plot_heatmap(
     draw_tested_map(
         ax,
         values,
-        survives=family | (q < LEVEL),
+        survives=survives(p_max, q),
         unstable=unstable,
         chance=chance_level(result.controls(category), by, tested),
         layers=result.record.model.layers,

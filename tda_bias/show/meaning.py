@@ -65,11 +65,20 @@ def _of_model(one: Outcome, begin: str = "") -> str:
     return f"{_bare(one, begin)} of {one.model}" if one.model else _bare(one, begin)
 
 
+def _alone(outcomes: Sequence[Outcome], remain: Container[int]) -> list[Outcome]:
+    """Outcomes that are clear by themselves, and not after correction."""
+    return [one for one in outcomes if one.is_clear and id(one) not in remain]
+
+
+def _clear_but_explained(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [one for one in outcomes if one.word == "clear" and one.is_explained]
+
+
 def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
     kept = [one for one in outcomes if not one.is_explained]
     clear = [one for one in kept if id(one) in remain]
-    alone = [one for one in kept if one.is_clear and id(one) not in remain]
+    alone = _alone(kept, remain)
     parts = [
         f"{size} in {listed([_with_side(one) for one in some])}"
         for size in ("large", "medium", "small", None)
@@ -120,16 +129,12 @@ def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int])
 
 def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """What is changed, what only if tested alone, and how much is left."""
-    alone = [one for one in outcomes if one.is_clear and id(one) not in remain]
     parts = [
         f"{begin} {listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
         for begin, some in (
             ("clearly changed:", [one for one in outcomes if id(one) in remain]),
-            ("changed if tested alone, not after correction:", alone),
-            (
-                "changed, but so is the language:",
-                [one for one in outcomes if one.is_explained and one.word == "clear"],
-            ),
+            ("changed if tested alone, not after correction:", _alone(outcomes, remain)),
+            ("changed, but so is the language:", _clear_but_explained(outcomes)),
         )
         if some
     ]
@@ -172,15 +177,11 @@ def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     """In which tests what was found of heads is more than chance."""
     said = {
         "told from chance in {}": [one for one in outcomes if id(one) in remain],
-        "told from chance only if tested alone in {}": [
-            one for one in outcomes if one.is_clear and id(one) not in remain
-        ],
+        "told from chance only if tested alone in {}": _alone(outcomes, remain),
         "not told from chance in {}": [
             one for one in outcomes if one.word in ("uncertain", "none found")
         ],
-        "explained otherwise in {}": [
-            one for one in outcomes if one.is_explained and one.word == "clear"
-        ],
+        "explained otherwise in {}": _clear_but_explained(outcomes),
         "without enough to tell in {}": [one for one in outcomes if one.word == "cannot say"],
     }
     parts = [

@@ -191,9 +191,8 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
     """Verdicts, sentences and drawings, as the template names them."""
     numbered = list(enumerate(outcomes))
     limits = drawings.forest_limits(outcomes)
-    cards = {id(one) for one in card_outcomes(outcomes)}
-    remain = {id(one) for one in survivors(outcomes)}
-    barred = [bar for one in card_outcomes(outcomes) for bar in one.bars if bar.about]
+    chosen = card_outcomes(outcomes)
+    cards, remain = ({id(one) for one in some} for some in (chosen, survivors(outcomes)))
     examples = [one.example for one in outcomes if one.example is not None]
 
     def drawn(number: int, drawing: Markup) -> Drawn:
@@ -218,7 +217,7 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
             if one.grid is not None
         ],
         "bar": drawings.bar_svg,
-        "bars": {bar.label: bar.about for bar in barred},
+        "bars": {bar.label: bar.about for one in chosen for bar in one.bars if bar.about},
         "means": meaning(model, outcomes),
         "unsaid": unsaid(outcomes) if outcomes else [],
         "overall": overall(outcomes),

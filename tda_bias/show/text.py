@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -58,6 +58,19 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
         ('1 target', '2 targets', '0 processes')
     """
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names that share a reason, in order, from pairs of a name and its reason.
+
+    Examples:
+        >>> by_reason([("a", "no data"), ("b", "too few"), ("c", "no data")])
+        {'no data': ['a', 'c'], 'too few': ['b']}
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        names.setdefault(reason, []).append(name)
+    return names
 
 
 def left_out(places: Sequence[str], noun: str, what: str) -> tuple[str, ...]:

@@ -350,25 +350,21 @@ def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
     What is confounded is tested, and does not remain.
     """
-    tested = _tested(outcomes)
-    adjusted = holm(np.array([one.p for one in tested], float))
-    return [one for one, p in zip(tested, adjusted, strict=True) if one.is_clear and p < LEVEL]
+    candidates = under_test(outcomes)
+    adjusted = holm(np.array([one.p for one in candidates], float))
+    return [one for one, p in zip(candidates, adjusted, strict=True) if one.is_clear and p < LEVEL]
 
 
-def _tested(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def under_test(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes that something can be said of, over which is corrected."""
     return [one for one in outcomes if one.word != "cannot say"]
-
-
-def remaining(outcomes: Sequence[Outcome]) -> tuple[int, int]:
-    """Number of ``survivors``, and of outcomes that are tested."""
-    return len(survivors(outcomes)), len(_tested(outcomes))
 
 
 def overall(outcomes: Sequence[Outcome]) -> str:
     """The verdict over all outcomes, as a sentence; empty where there are none."""
     if not outcomes:
         return ""
-    remain, m = survivors(outcomes), len(_tested(outcomes))
+    remain, m = survivors(outcomes), len(under_test(outcomes))
     if m == 0:
         return "Cannot say: there is too little data to test anything."
     corrected = f"after Holm's correction for looking at {counted(m, 'outcome')}"

@@ -18,9 +18,9 @@ from tda_bias.show.verdict import (
     lines_of,
     ordered,
     overall,
-    remaining,
     share_effect,
     survivors,
+    under_test,
 )
 
 CLEAR = Outcome(
@@ -134,7 +134,7 @@ def test_what_remains_is_holms_step_down_rule(pvalues):
         if p * (len(pvalues) - passed) >= 0.05:
             break
         passed += 1
-    assert remaining(outcomes) == (passed, len(pvalues))
+    assert (len(survivors(outcomes)), len(under_test(outcomes))) == (passed, len(pvalues))
 
 
 def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_said_is_not():
@@ -144,7 +144,7 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
         replace(CLEAR, clusters=2),
         HEADS,
     ]
-    assert remaining(outcomes) == (1, 3)
+    assert (len(survivors(outcomes)), len(under_test(outcomes))) == (1, 3)
     after = "after Holm's correction for looking at"
     assert overall(outcomes) == f"Told from chance {after} 3 outcomes: Gender."
     nothing = f"Inconclusive: nothing is told from chance {after} 2 outcomes"
