@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontEntry
 
 logger = logging.getLogger(__name__)
 
@@ -26,16 +27,33 @@ def drawn_with_all_letters(figure: Figure, draw: Callable[[], None]) -> None:
 
     Letters that no installed font has are boxes, and a line says so.
     """
-    lacking = _drawn(draw)
-    fonts = _fonts_with(lacking) if lacking else ()
-    if fonts:
+    boxes = _drawn(draw)
+    if boxes and (fonts := _fonts_with(boxes | _lacking(figure))):
         from matplotlib.text import Text
 
         for text in figure.findobj(Text):
             text.set_fontfamily([*text.get_fontfamily(), *fonts])
-        lacking = _drawn(draw)
-    if lacking:
-        _tell(lacking)
+        boxes = _drawn(draw)
+    if boxes:
+        _tell(boxes)
+
+
+def _lacking(figure: Figure) -> frozenset[str]:
+    """Letters that the fonts of a figure's texts lack.
+
+    What matplotlib warns of is the first of those that are shaped together: of a letter with an
+    accent over it the letter, which may be there.
+    """
+    from matplotlib import font_manager
+    from matplotlib.text import Text
+
+    return frozenset(
+        letter
+        for text in figure.findobj(Text)
+        for letter in set(text.get_text())
+        - _letters_of(font_manager.findfont(text.get_fontproperties()))
+        if not letter.isspace()
+    )
 
 
 def _drawn(draw: Callable[[], None]) -> frozenset[str]:
@@ -74,11 +92,12 @@ def _fonts_with(letters: frozenset[str]) -> tuple[str, ...]:
         with suppress(RuntimeError):  # of a kind that it does not read
             font_manager.fontManager.addfont(path)
     left, families = set(letters), []
-    has = {
-        entry.name: letters & set(map(chr, font_manager.get_font(entry.fname).get_charmap()))
-        for entry in font_manager.fontManager.ttflist
-        if not entry.name.startswith(_BOXES)
-    }
+    # Of a family the face that is drawn with: its bold one may have other letters.
+    faces: dict[str, FontEntry] = {}
+    for entry in font_manager.fontManager.ttflist:
+        if not entry.name.startswith(_BOXES):
+            faces[entry.name] = min(faces.get(entry.name, entry), entry, key=_from_regular)
+    has = {name: letters & _letters_of(entry.fname) for name, entry in faces.items()}
     while left:
         family = max(sorted(has), key=lambda name: len(has[name] & left))
         if not has[family] & left:
@@ -86,3 +105,17 @@ def _fonts_with(letters: frozenset[str]) -> tuple[str, ...]:
         families.append(family)
         left -= has[family]
     return tuple(families)
+
+
+def _from_regular(entry: FontEntry) -> tuple[bool, float]:
+    """How far a face is from the one that is drawn with unless another is asked for."""
+    from matplotlib.font_manager import weight_dict
+
+    weight = float(weight_dict.get(str(entry.weight), entry.weight))
+    return entry.style != "normal", abs(weight - weight_dict["normal"])
+
+
+def _letters_of(path: str) -> set[str]:
+    from matplotlib import font_manager
+
+    return set(map(chr, font_manager.get_font(path).get_charmap()))

@@ -1,12 +1,14 @@
 """Letters that the usual font lacks."""
 
 import logging
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
+from tda_bias.store.letters import _fonts_with
 from tda_bias.store.result import save_figure
 
 
@@ -39,6 +41,19 @@ def test_a_letter_is_taken_from_another_font_without_a_warning(elsewhere, caplog
     (label, _) = figure.axes[0].get_xticklabels()
     assert len(label.get_fontfamily()) > 1
     assert drawn == picture(f"a{elsewhere}")[1]
+
+
+def test_of_a_family_the_face_counts_that_is_drawn_with(monkeypatch):
+    regular, other = (
+        next(e for e in font_manager.fontManager.ttflist if e.fname.endswith(f"/ttf/{name}"))
+        for name in ("STIXGeneral.ttf", "DejaVuSans-Bold.ttf")
+    )
+    bold = replace(other, name="STIXGeneral", weight=700)
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [regular, bold])
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [])
+    _fonts_with.cache_clear()
+    assert _fonts_with(frozenset("\u20d2")) == ("STIXGeneral",)
+    _fonts_with.cache_clear()
 
 
 def test_a_letter_that_no_font_has_is_said_in_one_line(caplog):
