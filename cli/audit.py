@@ -13,9 +13,10 @@ from tda_bias.config import BatchOption, WithCommas
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import print_lines
 from tda_bias.show.text import by_reason, listed
-from tda_bias.store.files import RECORD
+from tda_bias.store.files import RECORD, to_json, write_text
 from tda_bias.store.identity import Changes
-from tda_bias.store.run import open_run, with_parts
+from tda_bias.store.record import RecordPart
+from tda_bias.store.run import Run, open_run, with_parts
 from tda_bias.store.settings import validated
 from tda_bias.triples import comes_from_hub, read_triples
 from tda_bias.types import CATEGORIES, InputError, in_order
@@ -28,6 +29,8 @@ from .run import perform
 from .settings import ModelOption, Out, PageSettings, PlacementSettings, folder_name
 from .spec import Spec, imported
 
+# Its file, beside the folders of the runs.
+_SCOPE = "audit.json"
 # Of the data, where --quick is given and no category.
 _QUICK_CATEGORIES = 2
 
@@ -56,6 +59,33 @@ class AuditSettings(PageSettings, ModelOption, PlacementSettings, BatchOption):
         """Folder of the runs and the page."""
         name = "audit-quick" if self.quick else "audit"
         return self.out or Path("runs") / folder_name(self.model) / name
+
+
+class Scope(RecordPart):
+    """What an audit read and what it left out, kept beside its runs for their next page."""
+
+    runs: list[str]  # what they are named by, sorted
+    said: list[str]
+
+
+def scope_of(folders: Sequence[Path], runs: Sequence[Run]) -> list[str]:
+    """What the audit in one of the folders said of its scope, if these are its very runs.
+
+    Raises:
+        InputError: if its file cannot be read.
+    """
+    ids = sorted(run.id for run in runs)
+    for path in (folder / _SCOPE for folder in folders):
+        if path.is_file():
+            try:
+                about = Scope.model_validate_json(path.read_bytes())
+            except (OSError, ValueError):
+                raise InputError(
+                    f"{path} is not as the audit wrote it; run the audit again, or delete it"
+                ) from None
+            if about.runs == ids:
+                return about.said
+    return []
 
 
 @dataclass(frozen=True)
@@ -95,13 +125,11 @@ def audit(settings: AuditSettings) -> Output:
         return Output(shown=[], values=values, rows=rows, failures=["everything was skipped"])
     again = command_line(["audit"], settings)
     said = [f"--quick leaves out: {'; '.join(notes)}."] if notes else []
-    page = written_page(
-        with_parts(folders),
-        settings.folder / "report.html",
-        settings,
-        again,
-        scope=[*_scope(settings, categories, notes), *_skipped(skipped)],
-    )
+    runs = with_parts(folders)
+    scope = [*_scope(settings, categories, notes), *_skipped(skipped)]
+    about = Scope(runs=sorted(one.id for one in runs), said=scope)
+    write_text(settings.folder / _SCOPE, to_json(about.model_dump()))
+    page = written_page(runs, settings.folder / "report.html", settings, again, scope=scope)
     shown = [*said, *page.shown[-2:]]  # a line of each outcome was printed as it ended
     return replace(page, shown=shown, values={**page.values, **values})
 
@@ -193,7 +221,7 @@ def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence
         return [about]
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        "A quick audit, of part of the texts, cannot clear a model; the whole is the same command "
+        "A quick audit, of part of the texts, cannot clear a model; the whole is tdabias audit "
         f"without --quick. {about}{left}"
     ]
 

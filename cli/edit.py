@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _PROBES = 3
 # What chooses among the heads of a run.
 _OF_RUN = ("category", "rank_by", "top", "survivors", "random_seed")
-_NOISE = "No head of the run survives correction: these are the top of a ranking of noise."
 
 
 class EditSettings(BatchOption, DeviceOption, OutputSettings):
@@ -156,6 +155,7 @@ def _model(settings: EditSettings) -> Output:
 def _slices(settings: EditSettings) -> Output:
     """Write chosen heads of a run for other programs."""
     from tda_bias.ablation.head_weights import export_record
+    from tda_bias.heads.finding import NOISY
 
     refuse_options(settings, {"how", "head", "heads", "data"}, "goes with a model, not with slices")
     if settings.run is None:
@@ -185,7 +185,7 @@ def _slices(settings: EditSettings) -> Output:
     if settings.random_seed is not None:
         warning = " Drawn at random from the layers of the chosen ones: a control."
     elif not rule["surviving_heads"]:
-        warning = " None of them survives correction: a ranking of noise."
+        warning = f" {NOISY}"
     written = f"{counted(len(rows), 'head')} of {about.name} in {settings.out}.{warning}"
     return Output(shown=[written], values=record, rows=rows)
 
@@ -231,8 +231,10 @@ def _chosen(settings: EditSettings) -> Chosen:
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
+    from tda_bias.heads.finding import NOISY
+
     heads, category, by, rows = _heads_of_run(settings, run)
-    warning = "" if len(heads.survivors(category=category, by=by)) else _NOISE
+    warning = "" if len(heads.survivors(category=category, by=by)) else NOISY
     if settings.random_seed is not None:
         warning = "Drawn at random from the layers of the chosen heads: a control."
     return Chosen(

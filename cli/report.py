@@ -28,10 +28,12 @@ class ReportSettings(PageSettings):
 
 def report(settings: ReportSettings) -> Output:
     """Write the page."""
+    from .audit import scope_of
     from .page import written_page
 
-    runs = with_parts(settings.runs)
-    return written_page(runs, settings.out, settings, command_line(["report"], settings))
+    runs, again = with_parts(settings.runs), command_line(["report"], settings)
+    scope = scope_of(settings.runs, runs)
+    return written_page(runs, settings.out, settings, again, scope=scope)
 
 
 # -- a run printed again -----------------------------------------------------------------------

@@ -14,9 +14,11 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import optimize, stats
 
-# A test says something if its p-value is at most this; the words that are needed are those with
+from tda_bias.stats.resampling import LEVEL
+
+# A test says something if its p-value is below ``LEVEL``; the words that are needed are those with
 # which a deviation of the size that was measured would be found with this power.
-_LEVEL, _POWER = 0.05, 0.8
+_POWER = 0.8
 # Anderson-Darling's statistic at that level.
 _CRITICAL = 0.752
 # Fewer words have no shape, and no tail.
@@ -52,7 +54,7 @@ def _normal(values: Words) -> tuple[object, ...]:
     raw = -n - float(np.mean(odd * (stats.norm.logcdf(z) + stats.norm.logsf(z[::-1]))))
     statistic = raw * (1.0 + 0.75 / n + 2.25 / n**2)
     p = anderson_p(statistic)
-    if p <= _LEVEL:
+    if p < LEVEL:
         return *about, statistic, p, n, "not normal", np.nan
     # The statistic of one deviation grows with the number of words.
     return *about, statistic, p, n, "no deviation found", _ceil(n * _CRITICAL / statistic)
@@ -142,9 +144,9 @@ def _vuong(claimed: Words, rival: Words, name: str) -> tuple[float, float, int, 
         return np.nan, np.nan, n, "no difference found", np.nan
     z = float(difference.sum()) / (math.sqrt(n) * spread)
     p = 2.0 * float(stats.norm.sf(abs(z)))
-    if p <= _LEVEL:
+    if p < LEVEL:
         return z, p, n, name if z > 0 else "normal", np.nan
-    wanted = float(stats.norm.isf(_LEVEL / 2) + stats.norm.ppf(_POWER))
+    wanted = float(stats.norm.isf(LEVEL / 2) + stats.norm.ppf(_POWER))
     needed = _ceil(n * (wanted / z) ** 2) if z != 0 else np.nan
     return z, p, n, "no difference found", needed
 

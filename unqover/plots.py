@@ -13,14 +13,13 @@ from matplotlib.figure import Figure
 
 from tda_bias.show.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
 from tda_bias.show.text import counted, p_text, short_name
+from tda_bias.stats.resampling import LEVEL
 from tda_bias.store.run import Run
 from unqover.bbq.plots import FIGURES as BBQ
 from unqover.bias import compared, factorial
 from unqover.report import Report, cells_of, load_report
 
 _MOST_BARS = 24
-# Level of the false-discovery rate at which an attribute is marked.
-_Q = 0.05
 
 
 def plot_heat_map(report: Report, *, ax: Axes) -> Axes:
@@ -70,7 +69,7 @@ def _name_groups(ax: Axes, groups: Sequence[str]) -> None:
 def _mark_survivors(ax: Axes, report: Report, wide: pd.DataFrame) -> None:
     """Mark what has q < .05 with an asterisk, and say so below."""
     answers, groups = report.answers, _of_first_factor(report)
-    kept = groups[groups["q"] < _Q]
+    kept = groups[groups["q"] < LEVEL]
     if answers.level_of(0) == list(answers.subjects):
         for group, attribute in zip(kept["group"], kept["attribute"], strict=True):
             column, row = list(wide.columns).index(attribute), list(wide.index).index(group)
@@ -98,7 +97,7 @@ def plot_attributes(report: Report, *, ax: Axes) -> Axes:
     bars = ax.barh(place, rows["gamma"], color=colour, alpha=0.75, height=0.7)
     title = _counted(report)
     if not _sensitive(report):
-        survives = (rows["q"] < _Q).to_numpy()
+        survives = (rows["q"] < LEVEL).to_numpy()
         for bar, solid in zip(bars, survives, strict=True):
             bar.set_alpha(0.85 if solid else 0.3)
         error = [rows["gamma"] - rows["low"], rows["high"] - rows["gamma"]]

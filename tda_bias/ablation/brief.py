@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tda_bias.ablation.finding import (
-    EFFECTS,
     better_rankings,
     limits_of_answers,
     random_orders,
@@ -14,7 +13,9 @@ from tda_bias.ablation.finding import (
 )
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
+from tda_bias.heads.finding import NOISY
 from tda_bias.show.brief import Brief, Line
+from tda_bias.show.names import named
 from tda_bias.show.text import (
     about_run,
     counted,
@@ -24,7 +25,7 @@ from tda_bias.show.text import (
     p_text,
     rounded_lines,
 )
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 
 
 def ablation_brief(study: AblationStudy) -> Brief:
@@ -33,22 +34,19 @@ def ablation_brief(study: AblationStudy) -> Brief:
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
     main = study.primary
     measured = [*main, "log_odds"]
-    smallest = 1 / (1 + record.n_random)
+    smallest = least_pvalue(record.n_random)
     sure = [name for name in main if tests[name]["p"] < LEVEL]
     heads = counted(record.top, "top head")
-    named = " and ".join(EFFECTS[name] for name in sure or main)
+    outcomes = " and ".join(f"the {named(name)}" for name in sure or main)
     if sure:
-        said = f"Ablating the {heads} changes {named} more than ablating random heads does."
+        said = f"Ablating the {heads} changes {outcomes} more than ablating random heads does."
     elif smallest >= LEVEL:
         said = f"Too few random sets ({record.n_random}) to find anything."
     else:
-        said = f"Ablating the {heads} does not change {named} more than random heads do."
+        said = f"Ablating the {heads} does not change {outcomes} more than random heads do."
     remarks = list(rounded_lines(record.precision))
     if not record.survivors:
-        remarks.insert(
-            0,
-            "No head of the run survives correction: its top heads are heads with noisy values.",
-        )
+        remarks.insert(0, NOISY)
     return Brief(
         about=about_run(record, record.category, what_was_read(study)),
         said=said,
@@ -65,9 +63,8 @@ def _changes(study: AblationStudy, outcomes: Sequence[str]) -> Iterator[Line]:
     for test in study.set_tests.to_dict("records"):
         if test["outcome"] in outcomes:
             base = number_text(study.record.base.get(test["outcome"]), 3)
-            name = EFFECTS[test["outcome"]].removeprefix("the ")
             rest = f"from {base}; random {test['random_mean']:+.3f} (p {p_text(test['p'])})"
-            yield Line(f"change of {name}", f"{test['effect']:+.3f}", rest)
+            yield Line(f"change of {named(test['outcome'])}", f"{test['effect']:+.3f}", rest)
 
 
 def _rankings(study: AblationStudy, outcome: str) -> Iterator[Line]:
@@ -85,13 +82,13 @@ def curve_brief(curve: PruneCurve) -> Brief:
     record, rows = curve.record, curve.chosen.to_dict("records")
     n_random = random_orders(curve)
     better, smallest = better_rankings(curve), smallest_of_curve(curve)
-    named = {"beta": "the target effect", "log_odds": "the log-odds"}[record.quantity]
+    closer = f"the {named(record.quantity)} closer to 0 on other targets"
     if better:
-        said = f"Ablating heads by {', '.join(better)} brings {named} closer to 0 on other targets."
+        said = f"Ablating heads by {', '.join(better)} brings {closer}."
     elif smallest >= LEVEL:
         said = f"Too few random orders ({n_random}) to find anything."
     else:
-        said = f"No ranking brings {named} closer to 0 on other targets than random orders do."
+        said = f"No ranking brings {closer} than random orders do."
     lines = [
         Line(
             str(row["ranking"]),

@@ -7,16 +7,11 @@ from typing import Any
 
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy, end_of
+from tda_bias.heads.finding import NOISY
 from tda_bias.show.names import named
 from tda_bias.show.text import Finding, counted, interval_text, number_text, p_text
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 
-# What effects are on: in a table, and with its unit in a sentence.
-EFFECTS = {
-    "log_odds": "log-odds", "beta": "beta", "R": "the risk R", "R_p": "the prejudice R_p",
-    "R_v": "the volatility R_v", "bbq_bias": "the bias in BBQ",
-    "response_effect": "the response effect", "decision": "decisions",
-}  # fmt: skip
 # Units of outcomes that have one.
 _NATS = frozenset({"log_odds", "beta", "response_effect", "decision"})
 
@@ -24,11 +19,6 @@ _NATS = frozenset({"log_odds", "beta", "response_effect", "decision"})
 def unit_of(outcome: str) -> str:
     """The unit of an outcome; empty where it has none."""
     return "nats" if outcome in _NATS else ""
-
-
-def listed_outcomes(study: AblationStudy) -> list[str]:
-    """Outcomes of a study in the order in which they are printed."""
-    return [name for name in EFFECTS if name in study.outcomes]
 
 
 def what_was_read(study: AblationStudy, noun: str = "item") -> str:
@@ -44,17 +34,14 @@ def ablation_finding(study: AblationStudy) -> Finding:
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
     result = [
         *(_set_sentence(study, tests[name], name) for name in study.primary),
-        *(_verdict(study, rows, name) for name in listed_outcomes(study)),
+        *(_verdict(study, rows, name) for name in study.outcomes),
     ]
     control = [
         f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
         f"{what_was_read(study)}."
     ]
     if not record.survivors:
-        control.append(
-            "No head of this run survives correction: its top heads are heads with noisy values, "
-            "and this tests what ablating such heads does."
-        )
+        control.append(f"{NOISY.removesuffix('.')}, and this tests what ablating such heads does.")
     control += limits_of_answers(study)
     few = " (there are no more)" if record.n_possible <= record.n_random else ""
     details = []
@@ -70,7 +57,7 @@ def ablation_finding(study: AblationStudy) -> Finding:
         control=control,
         power=[
             f"With {counted(record.n_random, 'random set')}{few} no p can be below "
-            f"{1 / (1 + record.n_random):.3f}."
+            f"{least_pvalue(record.n_random):.3f}."
         ],
         details=details,
     )
@@ -108,9 +95,9 @@ def _set_sentence(study: AblationStudy, test: Mapping[Any, Any], outcome: str) -
 
 def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], outcome: str) -> str:
     """Tell whether the run's ranking predicts the size of the effect on an outcome."""
-    name, end = EFFECTS[outcome], end_of(outcome)
+    end = end_of(outcome)
     rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
-    text = f"Effects on {name}, over all heads: "
+    text = f"Effects on the {named(outcome)}, over all heads: "
     ranking = f"z_{study.record.rank_by}"
     if ranking in rows:
         p = rows[ranking][f"p_effect{end}"]
@@ -184,8 +171,9 @@ def curve_finding(curve: PruneCurve) -> Finding:
             f"with .05 after correction for {counted(len(rows), 'ranking')}."
         ],
         power=[
-            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
-            f"corrected for {counted(len(rows), 'ranking')} none below {smallest:.3f}."
+            f"With {counted(n_random, 'random order')} no p can be below "
+            f"{least_pvalue(n_random):.3f}, corrected for {counted(len(rows), 'ranking')} none "
+            f"below {smallest:.3f}."
         ],
         details=[
             f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "

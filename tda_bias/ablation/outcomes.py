@@ -11,7 +11,7 @@ from tda_bias.ablation.study import AblationStudy, size_needed
 from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import Control, Outcome
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 
 # Whether a model still reads: the first that was measured.
 _LANGUAGE = ("log_ppl_context", "log_ppl_unrelated")
@@ -45,7 +45,7 @@ def _outcome(study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outco
         p=test["p"],
         clusters=record.n_random,
         cluster="random set",
-        impossible=1 / (1 + record.n_random) >= LEVEL,
+        impossible=least_pvalue(record.n_random) >= LEVEL,
         confounded=_confounded(tests),
         category=record.category,
         lines=[

@@ -8,10 +8,8 @@ from typing import get_args
 
 from tda_bias.ablation.brief import ablation_brief, curve_brief
 from tda_bias.ablation.finding import (
-    EFFECTS,
     ablation_finding,
     curve_finding,
-    listed_outcomes,
     unit_of,
     what_was_read,
 )
@@ -44,7 +42,7 @@ def shown(study: AblationStudy, folder: Path, *, top: int = 10) -> Output:
         .then(f"tdabias ablate {quote(run)} --curve", report_of(Path(run))),
         shown=[
             set_table(study),
-            *(agreement_table(study, name) for name in listed_outcomes(study)),
+            *(agreement_table(study, name) for name in study.outcomes),
             *rounded_lines(study.record.precision),
         ],
         values={
@@ -102,7 +100,7 @@ def agreement_table(study: AblationStudy, outcome: str = "log_odds") -> TableSpe
         Column("p", "{p_exact}"),
         Column("heads", "{n_effect}, {n_exact}"),
     ]
-    title = f"Does a ranking predict the size of the effect on {EFFECTS[outcome]}?"
+    title = f"Does a ranking predict how much ablating a head changes the {named(outcome)}?"
     rows = study.agreement[~study.agreement["ranking"].isin(left_out)]
     return TableSpec(title, [numbers(row) for row in rows.to_dict("records")], columns)
 
@@ -125,7 +123,7 @@ def curve_shown(curve: PruneCurve, folder: Path, *, top: int = 10) -> Output:
         Column("p", "{p_random:.3f}"),
         Column("log-perplexity", "{d_log_ppl:+.4f}"),
     ]
-    title = f"{record.model.name} · {record.category} · {record.quantity} remaining (nats)"
+    title = f"{record.model.name} · {record.category} · {named(record.quantity)} remaining (nats)"
     return Output(
         finding=curve_finding(curve).led_by(curve_brief(curve)).then(report_of(folder)),
         shown=[TableSpec(title, curve.chosen, columns), *rounded_lines(record.precision)],

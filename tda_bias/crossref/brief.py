@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.finding import largest_rho, surviving, surviving_heads
 from tda_bias.crossref.head_crossref import RISKS, HeadCrossReference, largest, primary
-from tda_bias.crossref.head_finding import NOISY, carried, doubts
+from tda_bias.crossref.head_finding import carried, doubts
 from tda_bias.crossref.item_crossref import ItemCrossReference, Way
 from tda_bias.crossref.rank_tests import SUMMARIES
+from tda_bias.heads.finding import NOISY
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.names import named
 from tda_bias.show.table import head_name

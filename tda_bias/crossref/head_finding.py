@@ -14,7 +14,7 @@ from tda_bias.crossref.head_crossref import (
     largest,
     primary,
 )
-from tda_bias.heads.finding import value_name
+from tda_bias.heads.finding import NOISY, value_name
 from tda_bias.show.names import named_map
 from tda_bias.show.table import head_name
 from tda_bias.show.text import Finding, counted, listed, number_text, p_text
@@ -22,7 +22,6 @@ from tda_bias.stats.resampling import LEVEL
 
 # Estimates that agree less with ablation, in order or in sign, are doubted.
 _FAIR, _SAME_SIGN = 0.5, 0.8
-NOISY = "No head of the run survives correction: its first heads are those with noisy values."
 # What an effect is compared by, in words.
 ASPECTS = {"size": "the size of the effect", "fall": "the fall of the risk on ablation"}
 

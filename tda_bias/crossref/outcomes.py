@@ -18,17 +18,9 @@ from tda_bias.crossref.rank_tests import SUMMARIES
 from tda_bias.show.names import named
 from tda_bias.show.table import with_head_names
 from tda_bias.show.text import number_text, p_text
-from tda_bias.show.verdict import Outcome
+from tda_bias.show.verdict import Outcome, four_of_five
 from tda_bias.stats.correlation import power
-from tda_bias.stats.resampling import LEVEL
-
-_FOUR_OF_FIVE = ", four times out of five"
-
-
-def _no_small_p(n_resamples: int) -> bool:
-    """Tell whether so many permutations cannot give a p below .05."""
-    return 1 / (1 + n_resamples) >= LEVEL
-
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 
 # -- over targets ----------------------------------------------------------------------------------
 
@@ -47,9 +39,9 @@ def target_outcomes(result: CrossReference) -> list[Outcome]:
         about="Spearman over targets of what heads do with what the model says of a target: that "
         "of several with the smallest p, which is corrected for all of them (FDR)",
         clusters=n,
-        impossible=_no_small_p(record.n_resamples),
+        impossible=least_pvalue(record.n_resamples) >= LEVEL,
         category=category,
-        power=f"rho of {power(n)['power_80']:.2f} of one correlation{_FOUR_OF_FIVE}",
+        power=four_of_five(f"rho of {power(n)['power_80']:.2f} of one correlation"),
         items=result.targets,
     )
     if defined.empty:
@@ -110,7 +102,7 @@ def _followed(result: ItemCrossReference, category: str, summary: pd.DataFrame) 
         cluster="item",
         found=surviving_heads(result, category, way),
         of=int(own["heads"].max()),
-        impossible=_no_small_p(result.record.n_resamples),
+        impossible=least_pvalue(result.record.n_resamples) >= LEVEL,
         category=category,
         lines=lines,
         limits=[] if way == "twins" else ["without twins: wording is in it"],
@@ -155,14 +147,14 @@ def _carried(
         p_corrected=fall["q"],
         clusters=int(fall["heads"]),
         cluster="head",
-        impossible=_no_small_p(record.n_resamples),
+        impossible=least_pvalue(record.n_resamples) >= LEVEL,
         category=record.category,
         lines=[
             f"layers alone give {number_text(fall['by_layers'])}",
             f"with the size of effects {number_text(size['spearman'])} (q {p_text(size['q'])})",
         ],
         limits=limits,
-        power=f"rho {fall['power_80']:.2f} away from what layers give{_FOUR_OF_FIVE}"
+        power=four_of_five(f"rho {fall['power_80']:.2f} away from what layers give")
         if math.isfinite(fall["power_80"])
         else "",
         items=with_head_names(result.heads[["layer", "head", *columns]]),

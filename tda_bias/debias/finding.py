@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.debias.protocol import RANDOM, Protocol
-from tda_bias.debias.summary import DebiasRecord, failing_guards, quantity_of
+from tda_bias.debias.summary import DebiasRecord, column_of, failing_guards
+from tda_bias.show.names import named
 from tda_bias.show.text import Finding, counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 
 # Shorter trainings test the program.
 _ENOUGH_STEPS = 10
@@ -23,7 +24,7 @@ BETTER = "passed the guards with less loss than the original"
 def debias_finding(record: DebiasRecord) -> Finding:
     """The verdict, compared with random heads and with the guard."""
     protocol = record.protocol
-    quantity = quantity_of(record.twins).capitalize()
+    quantity = named(column_of(record.twins)).capitalize()
     return Finding(
         result=[record.verdict],
         control=[
@@ -34,7 +35,7 @@ def debias_finding(record: DebiasRecord) -> Finding:
         ],
         power=[
             f"With {counted(protocol.n_random, 'random set')} no p can be below "
-            f"{1 / (1 + protocol.n_random):.2f}."
+            f"{least_pvalue(protocol.n_random):.2f}."
         ],
         details=[
             *record.broken,
@@ -52,7 +53,7 @@ def verdict(
     protocol: Protocol,
     steps: int,
     *,
-    quantity: str = "beta",
+    quantity: str = "target effect",
     unchanged: int = 0,
 ) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
@@ -62,7 +63,7 @@ def verdict(
     """
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
-        f"On targets it never saw, training {row['condition']} changed {quantity} per token "
+        f"On targets it never saw, training {row['condition']} changed the {quantity} per token "
         f"from {row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: "
         f"{interval}) at {row['perplexity']:+.1f} % perplexity: {less_or_not(row)}"
     )

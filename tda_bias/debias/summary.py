@@ -424,11 +424,6 @@ def broken(results: Results) -> list[str]:
     ]
 
 
-def quantity_of(twins: Mapping[str, Any] | None) -> str:
-    """Name of the quantity that a run reports: beta, or without twins the log-odds."""
-    return "log-odds" if twins is None else "beta"
-
-
 def column_of(twins: Mapping[str, Any] | None) -> str:
-    """The same as other results call its column."""
+    """Column of the quantity that a run reports: beta, or without twins the log-odds."""
     return "log_odds" if twins is None else "beta"

@@ -10,7 +10,7 @@ from tda_bias.heads.confirmation import Confirmed
 from tda_bias.heads.confirmation_finding import z_needed
 from tda_bias.show.names import named
 from tda_bias.show.table import with_head_names
-from tda_bias.show.verdict import Outcome, per_spread, power_said
+from tda_bias.show.verdict import Outcome, four_of_five, per_spread, power_said
 from tda_bias.stats.resampling import LEVEL
 from tda_bias.stats.sign_flips import smallest_flip_p
 
@@ -73,7 +73,7 @@ def _on_other_data(result: Confirmed) -> Outcome:
             f"{int((table['p_other'] < LEVEL).sum())} with p < .05, {LEVEL * len(table):.1f} by "
             "chance"
         ],
-        power=f"a z of {z_needed(len(table)):.1f} there, four times out of five",
+        power=four_of_five(f"a z of {z_needed(len(table)):.1f} there"),
         items=with_head_names(table),
     )
 

@@ -66,6 +66,10 @@ _VALUES = {
 }  # fmt: skip
 
 
+# What is said of the first heads of a ranking by which none survives.
+NOISY = "By its ranking no head of the run survives correction: the first ones may be noise."
+
+
 def value_name(combined: str) -> str:
     """What a column of ``combined.parquet`` holds.
 

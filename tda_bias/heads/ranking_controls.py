@@ -14,7 +14,7 @@ from tda_bias.heads.contrast import DifferenceRows
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.tables import PUBLISHED, SMALLEST_TESTABLE, Tables, map_columns, reliability
 from tda_bias.stats.correlation import spearman_over_items
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.stats.resampling import LEVEL, least_pvalue
 from tda_bias.store.record import Number, RecordPart
 from tda_bias.types import RankBy
 
@@ -162,7 +162,7 @@ def smallest_p(results: Sequence[GroupResult], n_permutations: int) -> float:
         if result.has_twins
     ] or [[2] * result.statistic.n for result in results]
     exchanges = sum(np.log2(sizes).sum() - (max(sizes) == 2) for sizes in sets)
-    return float(max(2.0**-exchanges, 1 / (1 + n_permutations)))
+    return float(max(2.0**-exchanges, least_pvalue(n_permutations)))
 
 
 def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> TestedMapRecord:

@@ -272,13 +272,13 @@ def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
 
 
 def plot_conditions(
-    conditions: pd.DataFrame, frontier: pd.DataFrame, quantity: str = "beta"
+    conditions: pd.DataFrame, frontier: pd.DataFrame, quantity: str = "target effect"
 ) -> Figure:
     """Every condition in a row: beta remaining on unseen targets, and its cost.
 
     A filled mark is the check within the guards that was kept, its interval over folds; a hollow
     one the last check, as is the band, which spans the random sets. The tables are those of
-    ``tda_bias.debias.summary``; the quantity is that of ``summary.quantity_of``.
+    ``tda_bias.debias.summary``; the quantity is named as in ``show.names``.
     """
     rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
     last = frontier.groupby(["condition", "draw"], as_index=False).last()

@@ -21,6 +21,7 @@ from tda_bias.show.verdict import (
     Example,
     Outcome,
     Side,
+    four_of_five,
     per_spread,
     power_said,
     share_effect,
@@ -190,7 +191,7 @@ def _power_of_share(mean: ClusterMean) -> str:
     away = 100 * mean.smallest()
     if not 0 < away < 50:
         return "no share four times out of five"
-    return f"{50 - away:.0f} or {50 + away:.0f} %, four times out of five"
+    return four_of_five(f"{50 - away:.0f} or {50 + away:.0f} %")
 
 
 def by_length(share: np.ndarray, longer: np.ndarray, cluster: np.ndarray) -> tuple[Control, ...]:

@@ -310,7 +310,17 @@ def power_said(smallest: float, unit: str = "") -> str:
     if not 0 < smallest < math.inf:
         return ""
     said = number_text(smallest, _DECIMALS.get(unit, 3))
-    return f"{said}{f' {unit}' if unit else ''}, four times out of five"
+    return four_of_five(f"{said}{f' {unit}' if unit else ''}")
+
+
+def four_of_five(effect: str) -> str:
+    """An effect in words, with how many of all samples find it.
+
+    Examples:
+        >>> four_of_five("rho of 0.3")
+        'rho of 0.3, four times out of five'
+    """
+    return f"{effect}, four times out of five"
 
 
 def would_find(smallest: float, unit: str = "") -> list[str]:
@@ -369,7 +379,7 @@ def overall(outcomes: Sequence[Outcome]) -> str:
         return "Cannot say: there is too little data to test anything."
     corrected = f"after Holm's correction for looking at {counted(m, 'outcome')}"
     if remain:
-        return f"Told from chance {corrected}: {listed([one.name for one in remain])}."
-    said = f"Inconclusive: nothing is told from chance {corrected}"
+        return f"Clear {corrected}: {listed([one.name for one in remain])}."
+    said = f"Inconclusive: nothing is clear {corrected}"
     alone = [f"{one.name} (p {p_text(one.p)})" for one in outcomes if one.is_clear]
     return f"{said}; tested alone, {listed(alone)} would be." if alone else f"{said}."

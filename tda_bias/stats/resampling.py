@@ -86,6 +86,16 @@ def permutation_pvalue(
     return np.asarray((1 + count) / (1 + n_resamples))
 
 
+def least_pvalue(draws: float) -> float:
+    """The smallest p that so many random draws can give, of which none reaches what was observed.
+
+    Examples:
+        >>> least_pvalue(19), least_pvalue(0)
+        (0.05, 1.0)
+    """
+    return 1.0 / (1.0 + draws)
+
+
 def share_reached(
     null: Float[np.ndarray, "draw *test"],
     observed: Float[np.ndarray, "*test"] | float,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.stats.resampling import two_sided_share
+from tda_bias.stats.resampling import least_pvalue, two_sided_share
 
 # Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
 ENUMERATED = 4096
@@ -98,7 +98,7 @@ def smallest_flip_p(n: int, n_resamples: int = N_FLIPS) -> float:
         >>> smallest_flip_p(5), smallest_flip_p(6), smallest_flip_p(13, 19)
         (0.0625, 0.03125, 0.05)
     """
-    return min(1.0, 2 / 2**n) if 2**n <= ENUMERATED else 1 / (1 + n_resamples)
+    return min(1.0, 2 / 2**n) if 2**n <= ENUMERATED else least_pvalue(n_resamples)
 
 
 def random_signs(

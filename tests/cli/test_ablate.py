@@ -36,7 +36,8 @@ def test_an_ablation_is_printed_and_saved_with_beta_beside_the_log_odds(finished
     out, printed = finished
     for text in (
         "1 top head ablated", "Does a ranking predict", "gradient importance", "random",
-        "changes the target effect from", "size of the effect on beta", "Effects on beta, over all",
+        "changes the target effect from", "ablating a head changes the target effect",
+        "Effects on the target effect, over all",
     ):  # fmt: skip
         assert text in printed
     names = {path.name for path in out.iterdir()}
@@ -129,7 +130,7 @@ def test_risks_are_an_outcome_beside_beta_with_random_sets_of_the_same_layers(
     assert run([*command, "--pvf", str(words), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in (
-        "changes the target effect from", "changes the risk R from", "effect on the volatility",
+        "changes the target effect from", "changes the risk R from", "head changes the volatility",
         "3 words in 10 templates", "prejudice R_p", "union mass,", "first order, R_v",
     ):  # fmt: skip
         assert text in printed
@@ -209,7 +210,7 @@ def test_answers_to_bbq_are_an_outcome_of_a_run_of_bbq_or_of_a_file(of_words, tm
     for text in (
         "changes the bias in BBQ's ambiguous questions from", "s_AMB of BBQ",
         "8 items of BBQ in 2 templates", "the unchanged model answers a share of",
-        "size of the effect on the bias in BBQ", "bbq_bias",
+        "a head changes the bias in BBQ", "bbq_bias",
     ):  # fmt: skip
         assert text in printed
     found = AblationStudy.load(tmp_path / "of_run")

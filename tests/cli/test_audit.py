@@ -68,6 +68,17 @@ def test_an_audit_has_a_line_for_each_outcome_a_reason_for_each_run_it_skips_and
     assert len(told["runs"]) == 4
     assert {one["name"] for one in told["verdicts"]} >= {"Gender", "Heads: gender"}
     assert before.keys() == {path.name: 0 for path in out.rglob("*.npz")}.keys()
+    # Its runs on another page: what was left out is said as long as these are all of them.
+    page = tmp_path / "again.html"
+    assert run(["report", str(out), "--out", str(page)]) == 0
+    for said in ("A quick audit, of part of the texts, cannot clear a model", "pairs-crows ("):
+        assert said in page.read_text(encoding="utf-8")
+        assert said in text
+    assert run(["report", str(out / "stereoset-gender"), "--out", str(page)]) == 0
+    assert "A quick audit" not in page.read_text(encoding="utf-8")
+    (out / "audit.json").write_text("{")
+    assert run(["report", str(out), "--out", str(page)]) == 2
+    assert "audit.json is not as the audit wrote it" in capsys.readouterr().err
 
 
 def test_an_audit_of_a_model_that_cannot_be_loaded_skips_everything_and_fails(

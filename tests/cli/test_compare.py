@@ -144,7 +144,7 @@ def test_what_is_missing_is_said_before_a_model_is_loaded(
     def loading(*_, **__):
         raise InputError("a model is loaded")
 
-    monkeypatch.setattr("tdabias_cli.loading.language_model", loading)
+    monkeypatch.setattr("tda_bias.models.load.load_language_model", loading)
     options = ("--data", "starter", "--limit", 2, "--out", tmp_path / "out")
     status, _, error = call(tiny_folder, after, *options)
     assert status == 2

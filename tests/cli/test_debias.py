@@ -269,7 +269,7 @@ def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
 def test_a_finished_run_is_shown_again(finished, capsys):
     assert run(["show", str(finished), "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "beta on unseen targets" in printed
+    assert "target effect on unseen targets" in printed
     assert "mediation" in printed
     assert run(["show", str(finished), "--format", "json"]) == 0
     [one] = json.loads(capsys.readouterr().out)["verdicts"]
@@ -493,7 +493,7 @@ def test_without_twins_it_is_log_odds_that_are_trained_measured_and_named(
     )
     assert status == 0, error
     card = (out / "model" / "README.md").read_text(encoding="utf-8")
-    assert "changed log-odds per token" in " ".join(printed.split())
+    assert "changed the log-odds per token" in " ".join(printed.split())
     assert "| log-odds, nats per token |" in card
     for said in (printed.lower().replace(str(out), ""), card.partition("## Audit")[0].lower()):
         assert "beta" not in said

@@ -178,6 +178,6 @@ def test_what_is_said_of_the_bias_in_bbq_stands_alone_and_beside_that_of_triples
     for one, number in ((alone, 1), (both, 2)):
         brief = ablation_brief(one)
         changed = [line.label for line in brief.lines if line.label.startswith("change")]
-        assert "change of bias in BBQ" in changed
+        assert "change of bias in BBQ's ambiguous questions" in changed
         assert len(changed) == number
         assert any("disambiguated questions" in remark for remark in brief.remarks)

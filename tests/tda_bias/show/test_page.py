@@ -149,7 +149,7 @@ def test_the_verdict_over_all_and_what_was_not_measured_stand_above_the_cards():
     scope = ["A quick audit.", f"Not measured: {HOSTILE}."]
     text = page_html("title", [replace(one, name=f"Set {n}") for n in range(7)], scope=scope)
     order = [
-        "Inconclusive: nothing is told from chance",
+        "Inconclusive: nothing is clear",
         "A quick audit.",
         "Not measured: &lt;",
         'class="cards of-6',

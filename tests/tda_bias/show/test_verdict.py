@@ -146,8 +146,8 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
     ]
     assert (len(survivors(outcomes)), len(under_test(outcomes))) == (1, 3)
     after = "after Holm's correction for looking at"
-    assert overall(outcomes) == f"Told from chance {after} 3 outcomes: Gender."
-    nothing = f"Inconclusive: nothing is told from chance {after} 2 outcomes"
+    assert overall(outcomes) == f"Clear {after} 3 outcomes: Gender."
+    nothing = f"Inconclusive: nothing is clear {after} 2 outcomes"
     assert overall([replace(CLEAR, p=0.5), outcomes[1]]) == f"{nothing}."
     alone = [replace(CLEAR, p=0.04), replace(CLEAR, p=0.5)]
     assert overall(alone) == f"{nothing}; tested alone, Gender (p 0.0400) would be."
