@@ -1,9 +1,9 @@
-"""What a comparison comes to: of models every primary outcome, of two runs of BBQ its bias."""
+"""What a comparison comes to: of models, samples and two runs of BBQ what changed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,28 @@ from jaxtyping import Float
 from tda_bias.comparison.bbq_change import BBQChange
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.comparison.outcome import after_names
+from tda_bias.comparison.samples import SampleComparison
 from tda_bias.show.names import named
 from tda_bias.show.text import counted, interval_text, number_text
 from tda_bias.show.verdict import Outcome, per_spread, power_said
 from tda_bias.stats.resampling import LEVEL, holm
 from tda_bias.stats.sign_flips import smallest_flip_p
 
+# Both have a table of changes, and items before and after.
+_Compared = ModelComparison | SampleComparison
+
 
 def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
-    """The change of every primary outcome that was measured."""
+    """The change of every primary outcome of two models that was measured."""
+    return _changes(comparison, named)
+
+
+def samples_outcomes(comparison: SampleComparison) -> list[Outcome]:
+    """The change of every task of lm-evaluation-harness, which has its own name."""
+    return _changes(comparison, str)
+
+
+def _changes(comparison: _Compared, name: Callable[[str], str]) -> list[Outcome]:
     table = comparison.table
     primary = table[table["primary"]].reset_index(drop=True)
     p = primary["p"].to_numpy(float)
@@ -30,6 +43,7 @@ def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
         _outcome(
             comparison,
             row,
+            name(row["outcome"]),
             can_be_found=_smallest(comparison, row, p, place) < LEVEL,
             costs=costs,
         )
@@ -39,7 +53,7 @@ def comparison_outcomes(comparison: ModelComparison) -> list[Outcome]:
 
 
 def _smallest(
-    comparison: ModelComparison,
+    comparison: _Compared,
     row: Mapping[Any, Any],
     p: Float[np.ndarray, " outcome"],
     place: int,
@@ -51,7 +65,7 @@ def _smallest(
 
 
 def _outcome(
-    comparison: ModelComparison, row: Mapping[Any, Any], *, can_be_found: bool, costs: bool
+    comparison: _Compared, row: Mapping[Any, Any], name: str, *, can_be_found: bool, costs: bool
 ) -> Outcome:
     own = comparison.items[comparison.items["outcome"] == row["outcome"]]
     change = own[after_names(own)].mean(axis=1) - own["before"]
@@ -60,7 +74,7 @@ def _outcome(
     neutral = "" if math.isnan(row["neutral"]) else f", {row['neutral']:g} is neutral"
     return Outcome(
         question="change",
-        name=f"Change: {named(row['outcome'])}",
+        name=f"Change: {name}",
         about=str(row["about"]) or "after less before",
         value=row["change"],
         low=row["low"],
@@ -70,7 +84,8 @@ def _outcome(
         p_corrected=row["p_holm"],
         clusters=int(row["clusters"]),
         impossible=not can_be_found,
-        cluster="cluster",
+        cluster=str(row["cluster"]),
+        is_bias=row["kind"] == "bias",
         # Less bias that is paid with language is no less bias of the same model.
         confounded=("capability",) if costs else (),
         lines=[

@@ -28,7 +28,7 @@ def published_finding(result: PublishedAgreement) -> Finding:
         "How far published rankings agree with each other and with themselves: "
         "docs/results/rankings.md.",
     ]
-    control += _of_another(result)
+    control += of_another(result)
     return Finding(
         result=[
             f"{small} of {len(table)} correlations with published rankings of {record.published} "
@@ -43,7 +43,7 @@ def published_finding(result: PublishedAgreement) -> Finding:
     )
 
 
-def _of_another(result: PublishedAgreement) -> list[str]:
+def of_another(result: PublishedAgreement) -> list[str]:
     """A line where the run's model is not the one that the rankings are of."""
     record = result.record
     if Path(record.model.name).name.lower() == record.published.lower():
@@ -71,5 +71,5 @@ def published_brief(result: PublishedAgreement) -> Brief:
             Line("mean Spearman", number_text(table["spearman"].mean())),
             Line("would have found", f"{power(heads)['power_80']:.2f}", "over all heads"),
         ],
-        remarks=[*_of_another(result), *data_remarks(record, starter=False)],
+        remarks=[*of_another(result), *data_remarks(record, starter=False)],
     )

@@ -35,7 +35,7 @@ Control = Literal["length", "order", "capability"]
 
 # Of the standardised effect. Source: Cohen (1988), chapters 2 and 6.
 _MEDIUM, _LARGE = 0.5, 0.8
-_DECIMALS, _MOST_DECIMALS = {"nats": 2, "rho": 2, "%": 1, "points": 1}, 6
+_DECIMALS, _MOST_DECIMALS = {"nats": 2, "rho": 2, "r": 2, "%": 1, "points": 1}, 6
 # Of the columns of a terminal: name, and value with its interval.
 _NAME, _VALUE = 24, 32
 

@@ -103,11 +103,14 @@ def power(n: int) -> dict[str, float]:
     Returns:
         ``significant``: the smallest |rho| with p < .05, by the t approximation; ``power_80``: the
         true |rho| that is found four times out of five, by Fisher's z with Fieller's variance.
+        Undefined (NaN) below four, where neither can be known.
 
     Examples:
         >>> round(power(30)["power_80"], 2)
         0.5
     """
+    if n < 4:
+        return {"significant": np.nan, "power_80": np.nan}
     t = float(stats.t.ppf(0.975, n - 2))
     z = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
     return {

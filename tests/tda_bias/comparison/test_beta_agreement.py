@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tda_bias.comparison.agreement_outcomes import beta_outcomes
 from tda_bias.comparison.beta_agreement import agreement, compare_beta
 from tda_bias.comparison.finding import agreement_finding
 from tda_bias.comparison.two_runs import shared_category
@@ -98,6 +99,22 @@ def test_a_correlation_that_correction_takes_past_1_is_explained(runs):
     table = found.agreement.assign(corrected=1.36)
     (power,) = agreement_finding(replace(found, agreement=table)).power
     assert "correlation is 1.36: estimates can pass 1" in power
+
+
+def test_the_verdict_is_of_the_correlation_over_targets(runs):
+    one, two = (StereoSetScores.load(runs / name) for name in ("one", "two"))
+    found = compare_beta(one, two, n_resamples=99)
+    table = found.agreement
+    keys = table[["quantity", "scoring", "over"]].agg(" ".join, axis=1)
+    over = keys == "beta sum targets"
+    row = table[over].iloc[0]
+    [said] = beta_outcomes(found)
+    assert (said.value, said.p, said.clusters) == (row["r"], row["p"], row["n"])
+    assert row["n"] < 5
+    assert said.word == "cannot say"
+    for p, word in ((0.01, "clear"), (0.2, "uncertain")):
+        changed = replace(found, agreement=table.assign(p=table["p"].where(~over, p), n=9))
+        assert beta_outcomes(changed)[0].word == word
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
+from tda_bias.comparison.agreement_outcomes import heads_outcomes
 from tda_bias.comparison.head_maps import HeadsComparison, compare_heads
 from tda_bias.plots.figures import plot_head_comparison
 from tda_bias.show.figures import print_style
@@ -119,3 +120,20 @@ def test_what_is_saved_is_read_back(before, after, tmp_path):
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(found, name))
     assert loaded.record.matched
     assert (tmp_path / "compare.png").stat().st_size > 1000
+
+
+def test_agreement_and_movement_have_verdicts_that_are_the_tables(before, after):
+    found = compare_heads(before, after, n_resamples=999)
+    agreed, moved = heads_outcomes(found)
+    row = found.agreement.iloc[0]
+    assert (agreed.value, agreed.p, agreed.clusters) == (row["rho"], row["p"], row["n"])
+    assert agreed.word == ("clear" if row["p"] < 0.05 else "uncertain")
+    assert (moved.found, moved.of) == ((found.heads["p_holm"] < 0.05).sum(), 8)
+    assert moved.word == ("clear" if moved.found else "none found")
+    still = found.heads.assign(p=0.5, p_holm=1.0)
+    assert heads_outcomes(replace(found, heads=still))[1].verdict == "none found"
+    gone = found.heads.assign(p=1e-9, p_holm=1e-8)
+    assert heads_outcomes(replace(found, heads=gone))[1].value_said == "8 of 8 heads survive"
+    other = found.record.model_copy(update={"matched": False, "n_resamples": 19})
+    [alone] = heads_outcomes(replace(found, record=other))
+    assert alone.verdict == "cannot say"  # 19 exchanges have no p below .05

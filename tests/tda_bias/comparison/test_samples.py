@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tda_bias.comparison.outcomes import samples_outcomes
 from tda_bias.comparison.sample_files import read_samples
 from tda_bias.comparison.samples import SampleComparison, compare_samples
 from tda_bias.config import CompareConfig
@@ -265,3 +266,13 @@ def test_other_prompts_and_documents_of_one_side_are_said(tmp_path, capsys):
     assert "6 scores had another prompt on the other side" in printed
     assert "Tasks of one side alone are left out: exam." in printed
     assert "1 score of documents of one side alone are left out." in printed
+
+
+def test_every_tasks_first_metric_has_a_verdict_under_its_own_name():
+    found = compare_samples(read_samples(REAL / "before"), read_samples(REAL / "after"))
+    outcomes = samples_outcomes(found)
+    primary = found.table[found.table["primary"]]
+    assert [one.name for one in outcomes] == [f"Change: {name}" for name in primary["outcome"]]
+    assert [one.p_corrected for one in outcomes] == primary["p_holm"].tolist()
+    assert {one.cluster for one in outcomes} == {"document"}
+    assert not any(one.is_bias for one in outcomes)

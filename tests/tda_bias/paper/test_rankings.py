@@ -1,5 +1,6 @@
 """Published rankings: what ships, how far they agree, and the page that says so."""
 
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from benchmarks.rankings import across_sources, rank_reliability, reliability
 from tda_bias.config import CrossrefConfig
 from tda_bias.crossref.rankings import agreement
 from tda_bias.paper.finding import published_finding
+from tda_bias.paper.outcomes import published_outcomes
 from tda_bias.paper.rankings import (
     PublishedAgreement,
     about_rankings,
@@ -19,6 +21,7 @@ from tda_bias.paper.rankings import (
     published_models,
     published_rankings,
 )
+from tda_bias.stats.resampling import holm
 from tda_bias.types import InputError
 from tests.support.runs import record_of
 
@@ -206,6 +209,20 @@ def test_an_agreement_is_read_as_it_was_saved(tmp_path):
     assert finding.power == [
         "With 144 heads a true correlation of 0.24 over all heads is found four times out of five."
     ]
+
+
+def test_the_verdict_is_of_the_smallest_p_within_layers_after_correction():
+    found = published_agreement(RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=999))
+    [one] = published_outcomes(found)
+    corrected = holm(found.agreement["p_within_layers"].to_numpy(float))
+    assert one.p_corrected == corrected.min()
+    assert one.value == pytest.approx(1.0)  # one of the run's maps is a published ranking
+    assert one.verdict == "clear"
+    assert one.limits[0].startswith("The run's model is called tiny")
+    unlike = found.agreement.assign(p_within_layers=0.5)
+    assert published_outcomes(replace(found, agreement=unlike))[0].verdict == "uncertain"
+    few = published_agreement(RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=99))
+    assert published_outcomes(few)[0].verdict == "cannot say"
 
 
 def test_the_pages_tables_and_findings_are_what_the_numbers_give():
