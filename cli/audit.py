@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tda_bias.config import BatchOption, WithCommas
+from tda_bias.show.names import SETS, named
 from tda_bias.show.output import Output
 from tda_bias.show.terminal import print_lines
 from tda_bias.show.text import by_reason, listed
@@ -96,6 +97,14 @@ class _Planned:
     name: str
     given: Mapping[str, Any] = field(default_factory=dict)
     lacking: str = ""
+    about: str = ""  # the category, or the set of pairs
+
+    @property
+    def title(self) -> str:
+        """What it measures, in words."""
+        if self.about in SETS:
+            return named(self.about)
+        return ", ".join(filter(None, [named(self.spec.name), self.about]))
 
 
 def audit(settings: AuditSettings) -> Output:
@@ -126,7 +135,8 @@ def audit(settings: AuditSettings) -> Output:
     again = command_line(["audit"], settings)
     said = [f"--quick leaves out: {'; '.join(notes)}."] if notes else []
     runs = with_parts(folders)
-    scope = [*_scope(settings, categories, notes), *_skipped(skipped)]
+    left = [(one.title, skipped[one.name]) for one in planned if one.name in skipped]
+    scope = [*_scope(settings, categories, notes), *_skipped(left)]
     about = Scope(runs=sorted(one.id for one in runs), said=scope)
     write_text(settings.folder / _SCOPE, to_json(about.model_dump()))
     page = written_page(runs, settings.folder / "report.html", settings, again, scope=scope)
@@ -169,16 +179,19 @@ def plan(categories: tuple[str, ...]) -> Iterator[_Planned]:
         how = spec.audited
         if not how.setting:
             for given in how.runs:
-                yield _Planned(spec, "-".join([spec.name, *map(str, given.values())]), given)
+                about = "-".join(map(str, given.values()))
+                name = "-".join(filter(None, [spec.name, about]))
+                yield _Planned(spec, name, given, about=about)
             continue
         for category in categories:
             name = f"{spec.name}-{folder_name(category)}"
             if how.named and category not in how.named:
-                yield _Planned(spec, name, lacking=f"it has no texts about {category}")
+                reason = f"it has no texts about {category}"
+                yield _Planned(spec, name, lacking=reason, about=category)
                 continue
             meant = how.named.get(category, category)
             for given in how.runs:
-                yield _Planned(spec, name, {**given, how.setting: meant})
+                yield _Planned(spec, name, {**given, how.setting: meant}, about=category)
 
 
 def _reason_against(
@@ -226,11 +239,11 @@ def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence
     ]
 
 
-def _skipped(skipped: Mapping[str, str]) -> Iterator[str]:
+def _skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A sentence with the runs that could not be made, by reason."""
     # Advice follows a semicolon: it was printed, for who makes the page, not for who reads it.
     reasons = by_reason(
-        (name, reason.partition(";")[0].removesuffix(".")) for name, reason in skipped.items()
+        (title, reason.partition(";")[0].removesuffix(".")) for title, reason in skipped
     )
     if reasons:
         parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]
