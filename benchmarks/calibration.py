@@ -222,6 +222,11 @@ def heads(rng: Rng, shape: str, alike: float) -> Cases:
         for name, column in OF_MAP.items():
             found[f"p of the map, {name}"] = (of_map[f"p_{column}"] <= LEVEL).mean()
             found[f"p of the map, {name}, family-wise"] = of_map[f"p_max_{column}"].min() <= LEVEL
+        # As `HeadBias.found`: by the dispersion test with twins, else by location family-wise.
+        first = of_map[["p_max_relative_twin", "q_relative_twin"]].min(axis=None)
+        found["a head is found, dispersion, twins"] = first <= LEVEL
+        second = of_map["p_max_location_twin"].min()
+        found["a head is found, either test"] = min(first, second) <= LEVEL
         few: dict[str, Any] = {"top": 3, "n_splits": 10, "n_permutations": 99, "seed": seed}
         for by, name in (("evidence", "dispersion"), ("location", "location")):
             split = confirmation(results, layers=(0,), config=ConfirmConfig(rank_by=by, **few))
