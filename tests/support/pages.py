@@ -4,7 +4,8 @@ In a block that begins with ```` ```console ````, a line that begins with ``$ ``
 what follows is what it prints on standard output; ``...`` stands for output that is not shown. In a
 block that begins with ```` ```text ````, commands take too long to be run again; where the run that
 one left is stored in ``tests/golden/pages``, it is printed again by ``tdabias show`` and compared.
-A block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
+A block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find, and so
+are the text files in ``tests/golden/pages``, of which a reader has their own.
 
     python -m tests.support.pages FOLDER docs/commands/*.md
 
@@ -16,6 +17,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +86,9 @@ def steps_of_block(block: str) -> Iterator[Step]:
 
 
 def write_files(text: str, folder: Path) -> None:
-    """Put the files that a page shows into a folder."""
+    """Put the files that a page shows, and those that any reader has, into a folder."""
+    for path in STORED.glob("*.txt"):
+        shutil.copy(path, folder)
     for name, content in FILE.findall(text):
         (folder / name).write_text(content, encoding="utf-8")
 
