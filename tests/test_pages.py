@@ -102,4 +102,37 @@ def test_numbers_may_differ_by_what_another_processor_changes_and_words_may_not(
     assert difference("10 of 270 heads", "12 of 270 heads") is not None
     assert difference("10 of 270 heads", "10 of 270 texts") is not None
     assert difference("one two", "one two three") == "'' became 'three'"
+
+
+SHORTENED = """\
+first 1
+...
+in between
+...
+last 2.00
+"""
+
+
+def test_a_line_of_three_points_stands_for_lines_and_the_others_are_compared():
     assert difference("...\n", "anything") is None
+    assert difference(SHORTENED, "first 1\nmore\nin between\nlast 2.01\n") is None
+    assert difference("first\n...\n", "first\nmore\n") is None
+    for printed in (
+        "second 1\nin between\nlast 2.00\n",
+        "first 1\nlast 2.00\n",
+        "first 1\nlast 2.00\nin between\n",
+        "first 1\nin between\nlast 2.20\n",
+        "first 1\nin between\n",
+    ):
+        assert difference(SHORTENED, printed) is not None, printed
+    assert "in between" in difference(SHORTENED, "first 1\nlast 2.00\n")
+
+
+def test_a_shortened_output_stays_while_it_is_true(tmp_path):
+    printed = replay("tdabias ls categories", tmp_path)
+    heading, *_, last = printed.splitlines()
+    shortened = f"```console\n$ tdabias ls categories\n{heading}\n...\n{last}\n```\n"
+    assert renewed(shortened, tmp_path) == shortened
+    assert renewed(shortened.replace(last, "other"), tmp_path) == shortened.replace(
+        f"...\n{last}\n", "\n".join(printed.splitlines()[1:]) + "\n"
+    )

@@ -1,10 +1,12 @@
 """Commands with their output in the pages of the docs: replayed, compared, and written anew.
 
 In a block that begins with ```` ```console ````, a line that begins with ``$ `` is a command, and
-what follows is what it prints on standard output; ``...`` stands for output that is not shown. In a
-block that begins with ```` ```text ````, commands take too long to be run again; where the run that
-one left is stored in ``tests/golden/pages``, it is printed again by ``tdabias show`` and compared.
-A block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
+what follows is what it prints on standard output; a line ``...`` stands for lines that are not
+shown. In a block that begins with ```` ```text ````, commands take too long to be run again; where
+the run that one left is stored in ``tests/golden/pages``, it is printed again by ``tdabias show``
+and compared.
+A block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find, and so
+are the text files in ``tests/golden/pages``, of which a reader has their own.
 
     python -m tests.support.pages FOLDER docs/commands/*.md
 
@@ -16,6 +18,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ from unittest import mock
 
 # Runs that took too long to be made again; of each what `tdabias show` reads.
 STORED = Path(__file__).parents[1] / "golden" / "pages"
-NOT_SHOWN = "..."
+NOT_SHOWN = re.compile(r"^\.\.\.$", re.MULTILINE)
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 LONG_BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -84,7 +87,9 @@ def steps_of_block(block: str) -> Iterator[Step]:
 
 
 def write_files(text: str, folder: Path) -> None:
-    """Put the files that a page shows into a folder."""
+    """Put the files that a page shows, and those that any reader has, into a folder."""
+    for path in STORED.glob("*.txt"):
+        shutil.copy(path, folder)
     for name, content in FILE.findall(text):
         (folder / name).write_text(content, encoding="utf-8")
 
@@ -108,9 +113,23 @@ def replay(command: str, folder: Path) -> str:
 
 def difference(expected: str, printed: str) -> str | None:
     """The first words that differ; numbers may, by what another processor changes."""
-    if expected.strip() == NOT_SHOWN:
-        return None
-    wanted, given = (BOX.sub(" ", text).split() for text in (expected, printed))
+    parts = [BOX.sub(" ", part).split() for part in NOT_SHOWN.split(expected)]
+    given = BOX.sub(" ", printed).split()
+    if len(parts) == 1:
+        return _first_difference(parts[0], given)
+    first, *middle, last = parts
+    changed = _first_difference(first, given[: len(first)])
+    rest = given[len(first) :]
+    for part in middle:
+        starts = range(len(rest) - len(part) + 1)
+        found = [i for i in starts if not _first_difference(part, rest[i : i + len(part)])]
+        if not found:
+            return changed or f"{' '.join(part[:12])!r} is not printed there"
+        rest = rest[found[0] + len(part) :]
+    return changed or _first_difference(last, rest[len(rest) - len(last) :] if last else [])
+
+
+def _first_difference(wanted: list[str], given: list[str]) -> str | None:
     for place, pair in enumerate(zip_longest(wanted, given, fillvalue="")):
         if not _same(*pair):
             shown = (" ".join(words[place : place + 12]) for words in (wanted, given))
@@ -152,9 +171,10 @@ def _steps_of(match: re.Match[str]) -> list[Step]:
 
 
 def _with_output(step: Step, command: str | None, folder: Path) -> str:
-    """A step with what a command prints; with its own output where there is none."""
+    """A step with what a command prints; with its own output where that is true, but shorter."""
     printed = replay(command, folder) if command is not None else step.output
-    return f"$ {step.command}\n{step.output if step.output.strip() == NOT_SHOWN else printed}"
+    shortened = NOT_SHOWN.search(step.output) and not difference(step.output, printed)
+    return f"$ {step.command}\n{step.output if shortened else printed}"
 
 
 if __name__ == "__main__":
