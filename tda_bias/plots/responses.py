@@ -66,9 +66,11 @@ def plot_words(result: Responses, *, ax: Axes) -> Axes:
     ax.set_xlim(-limit, limit)
     ax.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     ax.set_yticks([])
-    ax.set_xlabel(f"log-ratio: likelier about {first} (right), {second} (left)")
+    ax.set_xlabel(f"log-ratio: likelier about\n{second} (left), {first} (right)")
     if shown.empty:
-        ax.text(0.5, 0.5, "no word has q < .05", transform=ax.transAxes, ha="center")
+        paper = {"facecolor": ax.get_facecolor(), "edgecolor": "none"}
+        said = "no word has q < .05"
+        ax.text(0.5, 0.5, said, transform=ax.transAxes, ha="center", bbox=paper)
     return ax
 
 

@@ -27,6 +27,7 @@ from tda_bias.comparison.outcome import Guard
 from tda_bias.config import CompareConfig
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
+from tda_bias.plots.figures import plot_comparison
 from tda_bias.scores.likelihood import TextReader
 from tda_bias.scores.pair_scores import pair_set_scores
 from tda_bias.scores.perplexity import log_perplexity, text_windows
@@ -36,6 +37,7 @@ from tda_bias.sources import NeutralText
 from tda_bias.store.cache import Cache
 from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
+from tests.support.canvas import unseen
 from tests.support.measures import MadeUp
 from tests.support.tokenizers import Wrapped
 
@@ -237,6 +239,8 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     assert table.loc["kl_divergence", "change"] > 0
     assert np.isnan(table.loc["kl_divergence", "p"])
     assert table["items"].gt(0).all()
+    figure = plot_comparison(found)
+    assert unseen(figure) == []
 
 
 def test_scores_of_the_measures_are_those_of_the_commands(two):

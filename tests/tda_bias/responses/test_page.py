@@ -15,6 +15,7 @@ from tda_bias.responses.result import Responses
 from tda_bias.show.figures import drawings
 from tda_bias.show.shaded import Piece, ShadedText, texts_html
 from tda_bias.store.run import open_run
+from tests.support.canvas import unseen
 from tests.support.responses import some_people, some_prompts, writing_model
 
 
@@ -62,8 +63,10 @@ def test_the_figure_has_every_kind_with_its_interval_and_the_words_of_each_group
     ratios = [*np.linspace(0.9, 0.1, 9), *np.linspace(-0.1, -0.3, 3)]
     made_up = pd.DataFrame({"word": list("abcdefghijkl"), "log_ratio": ratios, "q": 0.01})
     many = replace(result, words=made_up.assign(echo=False))
-    shown = [text.get_text() for text in responses_figure(many).axes[1].texts]
+    figure = responses_figure(many)
+    shown = [text.get_text() for text in figure.axes[1].texts]
     assert shown == list("abcdefg") + list("jkl")
+    assert unseen(figure) == unseen(one.figure) == []
     none = replace(result, words=result.words.assign(q=1.0))
     (said,) = responses_figure(none).axes[1].texts
     assert said.get_text() == "no word has q < .05"
