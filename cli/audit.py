@@ -234,8 +234,8 @@ def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence
         return [about]
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        "A quick audit, of part of the texts, cannot clear a model; the whole is tdabias audit "
-        f"without --quick. {about}{left}"
+        "A quick audit, of part of the texts, cannot show a model free of bias; the whole is "
+        f"tdabias audit without --quick. {about}{left}"
     ]
 
 

@@ -33,7 +33,7 @@ PANELS = {
                 "category",
                 takes=frozenset({"data"}),
                 quick={"limit": 3, "n_permutations": 999, "keep_patterns": 2},
-                less="all but 3 triples of each target, and 9000 of 9999 permutations",
+                less="triples beyond 3 of each target, and 9000 of 9999 permutations",
             ),
         ),
         Spec(
@@ -65,7 +65,7 @@ PANELS = {
                 "category",
                 takes=frozenset({"data"}),
                 quick={"limit": 3},
-                less="all but 3 triples of each target",
+                less="triples beyond 3 of each target",
             ),
         ),
         Spec(
@@ -88,7 +88,7 @@ PANELS = {
             audited=Audited(
                 runs=({"pairs": "crows"}, {"pairs": "winobias"}, {"pairs": "winogender"}),
                 quick={"limit": 5},
-                less="all but 5 pairs of each group",
+                less="pairs beyond 5 of each group",
             ),
         ),
         Spec(
@@ -150,7 +150,7 @@ PANELS = {
                     "religion": "Religion",
                 },
                 quick={"limit": 60},
-                less="all but 60 items",
+                less="items beyond 60",
             ),
         ),
         Spec(
@@ -172,7 +172,7 @@ PANELS = {
                 "category",
                 named={"gender": "gender", "race": "race"},
                 quick={"limit": 6, "samples": 1, "tokens": 30},
-                less="all but 6 prompts, one sample of 30 tokens each",
+                less="prompts beyond 6, samples beyond one each, tokens beyond 30",
             ),
         ),
     ),

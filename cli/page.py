@@ -16,7 +16,7 @@ from tda_bias.show.audit import Audited, audit_of, facts
 from tda_bias.show.output import Output
 from tda_bias.show.page import Section, page_html
 from tda_bias.show.text import Finding, counted, data_remarks, short_name, short_names
-from tda_bias.show.verdict import lines_of, ordered, overall
+from tda_bias.show.verdict import corrected, lines_of, ordered, overall
 from tda_bias.store.files import write_text
 from tda_bias.store.run import Run, refuse_file_of_a_run
 from tda_bias.types import InputError
@@ -52,8 +52,10 @@ def written_page(
     refuse_file_of_a_run(out, setting="out")
     runs = sorted(runs, key=lambda run: _PLACE.get(run.command, len(_PLACE)))
     names = Names.given(runs, settings.name)
-    said = [RunSaid.of(run, names) for run in runs]
-    outcomes = ordered([names.outcome(one.run, own) for one in said for own in one.outcomes])
+    read = [RunSaid.of(run, names) for run in runs]
+    every = iter(corrected([names.outcome(one.run, own) for one in read for own in one.outcomes]))
+    said = [replace(one, outcomes=[next(every) for _ in one.outcomes]) for one in read]
+    outcomes = ordered([own for one in said for own in one.outcomes])
     verdict = overall(outcomes)
     text = page_html(
         _title(runs, names),
@@ -67,6 +69,7 @@ def written_page(
             [_audited(one, names) for one in said],
             [line for one in said for line in one.caveats],
             verdict=verdict,
+            scope=scope,
             command=command,
         ),
         tables=settings.tables,

@@ -19,6 +19,7 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 
 def _outcome(result: HeadBias, category: str) -> Outcome:
     c, found = result.controls_record(category), result.found(category)
+    p, correction = _smallest(result, category, found)
     lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
     second = result.by_second_test(category)
     if second is not None:
@@ -27,7 +28,9 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     if c.twins is not None:
         bars = Bar.of("wording", 1 - c.twins.difference_left, WORDING)
         if c.twins.smallest_share < 1:
-            lines.append(f"would find {c.twins.smallest_share:.0%} in common of the rest")
+            lines.append(
+                f"would find {c.twins.smallest_share:.0%} shared by contexts (location test)"
+            )
     limits = [] if c.twins is not None else ["without twins: wording is in it"]
     if c.negative_share is not None:
         limits.append("only the named heads were tested")
@@ -35,7 +38,8 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         question="heads",
         name=f"Heads: {category}",
         about=f"attention heads that treat {category} differently after correction",
-        p=_smallest(result, category, found),
+        p=p,
+        correction=correction,
         clusters=c.groups,
         found=len(found),
         of=c.heads,
@@ -50,11 +54,16 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     )
 
 
-def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> float:
-    """The smallest corrected p of the ranking; where the second of two tests found, of both."""
+def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> tuple[float, str]:
+    """The smallest corrected p of the ranking, and by what it is corrected.
+
+    Where the second of two tests found a head, it counts for both.
+    """
     if len(found) and result.survivors(category=category).empty:
-        return min(1.0, 2 * float(found["p_max"].min()))
-    return float(result.top(None, category=category)[["p_max", "q"]].min().min())
+        return min(1.0, 2 * float(found["p_max"].min())), "family-wise, two tests"
+    least = result.top(None, category=category)[["p_max", "q"]].min()
+    by_family = not least["q"] < least["p_max"]
+    return float(least["p_max" if by_family else "q"]), "family-wise" if by_family else "FDR"
 
 
 def _grid(result: HeadBias, category: str, found: pd.DataFrame) -> HeadGrid:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tda_bias.show.page import Audit, asset, rendered
 from tda_bias.show.text import Finding
 from tda_bias.show.verdict import Outcome
-from tda_bias.store.record import PACKAGED, RunRecord
+from tda_bias.store.record import PACKAGED, RunRecord, SourceOfRun
 
 _UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
 
@@ -37,11 +37,13 @@ def audit_of(
     caveats: Sequence[str] = (),
     *,
     verdict: str = "",
+    scope: Sequence[str] = (),
     command: str = "",
 ) -> Audit:
     """The audit of a page, whole and for paper.
 
-    ``caveats`` are those of all runs, ``verdict`` is that over all, ``command`` makes the page.
+    ``caveats`` are those of all runs, ``verdict`` is that over all, ``scope`` what was not
+    measured, ``command`` makes the page.
     """
     values = _values(runs)
     abouts = {str(run["about"]["outcome"]): run["about"] for run in values["runs"]}
@@ -52,6 +54,7 @@ def audit_of(
         caveats=list(dict.fromkeys(caveats)),
         words=Markup(asset("words.html")),
         verdict=verdict,
+        scope=scope,
         command=command,
     )
     return Audit(rendered("audit.html.j2", **values), paper)
@@ -65,14 +68,20 @@ def audit_html(runs: Sequence[Audited]) -> str:
 def _values(runs: Sequence[Audited]) -> dict[str, Any]:
     """What the templates are filled in with."""
     known = facts()
-    sets = dict.fromkeys(name for run in runs for name in _texts(run.record))
+    sets: dict[str, list[SourceOfRun]] = {}
+    for run in runs:
+        for name, read in _texts(run.record).items():
+            sets.setdefault(name, []).extend(read)
     records = [run.record for run in runs]
     versions = {f"{name} {v}" for record in records for name, v in record.packages.items()}
     versions |= {f"tdabias {record.tdabias}" for record in records if record.tdabias}
     return {
         "runs": [_shown(run) for run in runs],
         "frameworks": known["frameworks"],
-        "data_sets": {name: known["data_sets"].get(name, _UNKNOWN) for name in sets},
+        "data_sets": {
+            name: {**known["data_sets"].get(name, _UNKNOWN), "read": _revisions(read)}
+            for name, read in sets.items()
+        },
         "versions": ", ".join(sorted(versions)),
     }
 
@@ -108,7 +117,7 @@ def _shown(run: Audited) -> dict[str, Any]:
         "outcomes": run.outcomes,
         "id": run.id,
         "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
-        "texts": "; ".join(_texts(record).values()) or "not recorded",
+        "texts": "; ".join(map(_read, _texts(record).values())) or "not recorded",
         "whom": run.whom or "not recorded",
         "repeat": run.repeat,
         "seed": "none" if seed is None else seed,
@@ -123,9 +132,9 @@ def _models(record: RunRecord) -> list[str]:
     return [record.model.name, *others]
 
 
-def _texts(record: RunRecord) -> dict[str, str]:
-    """The data sets that a run read, by their names, with their versions."""
-    texts: dict[str, list[str]] = {}
+def _texts(record: RunRecord) -> dict[str, list[SourceOfRun]]:
+    """What a run read, by the names of the data sets."""
+    texts: dict[str, list[SourceOfRun]] = {}
     for read in record.sources or record.reads():  # of one that is not saved yet
         # Of texts called stereoset the source tells whether they are; others have a name of theirs.
         own = read.name in facts()["data_sets"] and read.name != "stereoset"
@@ -133,6 +142,20 @@ def _texts(record: RunRecord) -> dict[str, str]:
             continue  # the set is named by the setting that chose it
         name = read.name if own else read.source
         known = next((known for known in facts()["data_sets"] if known in name), name)
-        pinned = f", revision {read.revision}" if read.revision else ""
-        texts.setdefault(known, []).append(f"{read.source}{pinned}")
-    return {name: "; ".join(dict.fromkeys(several)) for name, several in texts.items()}
+        texts.setdefault(known, []).append(read)
+    return texts
+
+
+def _read(several: Sequence[SourceOfRun]) -> str:
+    """Sources with their versions."""
+    pinned = (
+        f"{one.source}, revision {one.revision}" if one.revision else one.source for one in several
+    )
+    return "; ".join(dict.fromkeys(pinned))
+
+
+def _revisions(several: Sequence[SourceOfRun]) -> str:
+    """Their versions alone, as far as paper has room."""
+    return ", ".join(
+        dict.fromkeys(one.revision.removeprefix("blake2b-")[:12] for one in several if one.revision)
+    )

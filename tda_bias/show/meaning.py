@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tda_bias.show.text import counted, listed
-from tda_bias.show.verdict import QUESTIONS, Control, Outcome, survivors
+from tda_bias.show.verdict import QUESTIONS, Control, Outcome, corrected
 
 # Why a confounded outcome is no measure of bias.
 _WHY: dict[Control, str] = {
@@ -29,23 +29,23 @@ def meaning(model: str, outcomes: Sequence[Outcome]) -> list[str]:
 
 def _sentences(model: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The sentences, the most important first."""
-    remain = {id(one) for one in survivors(outcomes)}
+    outcomes = corrected(outcomes)
     says, heads, tests, change = (
         [one for one in outcomes if one.question == question] for question in QUESTIONS
     )
     for of_one in (_of_bias, _of_writing):
         kept = [one for one in says if one.is_bias == (of_one is _of_bias)]
         for name in dict.fromkeys(one.model or model for one in kept):
-            yield of_one(name, [one for one in kept if (one.model or model) == name], remain)
+            yield of_one(name, [one for one in kept if (one.model or model) == name])
     if change:
-        yield _of_change(change, remain)
+        yield _of_change(change)
     confounded = [one for one in says if one.is_explained]
     if confounded:
         yield _of_confounded(confounded)
     if heads:
-        yield _of_heads(heads, remain)
+        yield _of_heads(heads)
     if tests:
-        yield _of_tests(tests, remain)
+        yield _of_tests(tests)
     wordings = [one for one in says if one.bars and one.bars[0].label == "wording"]
     if wordings:
         shares = listed([f"{one.bars[0].share:.0%} ({one.name})" for one in wordings])
@@ -65,20 +65,19 @@ def _of_model(one: Outcome, begin: str = "") -> str:
     return f"{_bare(one, begin)} of {one.model}" if one.model else _bare(one, begin)
 
 
-def _alone(outcomes: Sequence[Outcome], remain: Container[int]) -> list[Outcome]:
-    """Outcomes that are clear by themselves, and not after correction."""
-    return [one for one in outcomes if one.is_clear and id(one) not in remain]
+def _alone(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [one for one in outcomes if one.is_clear_alone]
 
 
 def _clear_but_explained(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [one for one in outcomes if one.word == "clear" and one.is_explained]
 
 
-def _of_bias(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+def _of_bias(model: str, outcomes: Sequence[Outcome]) -> str:
     """Where a bias is clear, by its size, where it is uncertain, and where it cannot be told."""
     kept = [one for one in outcomes if not one.is_explained]
-    clear = [one for one in kept if id(one) in remain]
-    alone = _alone(kept, remain)
+    clear = [one for one in kept if one.remains]
+    alone = _alone(kept)
     parts = [
         f"{size} in {listed([_with_side(one) for one in some])}"
         for size in ("large", "medium", "small", None)
@@ -103,14 +102,14 @@ def _with_side(one: Outcome) -> str:
     return f"{_bare(one)} (against the stereotype)" if against else _bare(one)
 
 
-def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+def _of_writing(model: str, outcomes: Sequence[Outcome]) -> str:
     """Whether what a model writes depends on the group: a difference, and not yet a bias."""
     said = {
         "depends on the group ({}), which is no harm by itself": [
-            one for one in outcomes if id(one) in remain
+            one for one in outcomes if one.remains
         ],
         "depends on the group ({}) if tested alone, not after correction": [
-            one for one in outcomes if one.word == "clear" and id(one) not in remain
+            one for one in outcomes if one.word == "clear" and not one.remains
         ],
         "may or may not depend on the group ({})": [
             one for one in outcomes if one.word == "uncertain"
@@ -127,13 +126,16 @@ def _of_writing(model: str, outcomes: Sequence[Outcome], remain: Container[int])
     return f"What {model} writes {'; it '.join(parts)}."
 
 
-def _of_change(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+def _of_change(outcomes: Sequence[Outcome]) -> str:
     """What is changed, what only if tested alone, and how much is left."""
     parts = [
         f"{begin} {listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
         for begin, some in (
-            ("clearly changed:", [one for one in outcomes if id(one) in remain]),
-            ("changed if tested alone, not after correction:", _alone(outcomes, remain)),
+            ("clearly changed:", [one for one in outcomes if one.remains]),
+            (
+                "changed if tested alone, not after correction:",
+                _alone(outcomes),
+            ),
             ("changed, but so is the language:", _clear_but_explained(outcomes)),
         )
         if some
@@ -156,7 +158,7 @@ def _of_confounded(outcomes: Sequence[Outcome]) -> str:
     return f"No measure of bias here: {'; '.join(parts)}."
 
 
-def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+def _of_heads(outcomes: Sequence[Outcome]) -> str:
     parts = []
     for word, begin in (
         ("clear", "attention heads are found that treat {} differently ({})"),
@@ -165,7 +167,7 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     ):
         if some := [one for one in outcomes if one.word == word]:
             subjects = listed([_of_model(one, "Heads: ") for one in some])
-            found = [_found(one, remain) for one in some]
+            found = [_found(one) for one in some]
             # Of several subjects without any, the number is said once.
             found = found if word == "clear" else list(dict.fromkeys(found))
             parts.append(begin.format(subjects, listed(found)))
@@ -173,11 +175,13 @@ def _of_heads(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
+def _of_tests(outcomes: Sequence[Outcome]) -> str:
     """In which tests what was found of heads is more than chance."""
     said = {
-        "told from chance in {}": [one for one in outcomes if id(one) in remain],
-        "told from chance only if tested alone in {}": _alone(outcomes, remain),
+        "told from chance in {}": [one for one in outcomes if one.remains],
+        "told from chance only if tested alone in {}": [
+            one for one in outcomes if one.is_clear_alone
+        ],
         "not told from chance in {}": [
             one for one in outcomes if one.word in ("uncertain", "none found")
         ],
@@ -190,9 +194,9 @@ def _of_tests(outcomes: Sequence[Outcome], remain: Container[int]) -> str:
     return f"What heads do is {'; '.join(parts)}."
 
 
-def _found(one: Outcome, remain: Container[int]) -> str:
+def _found(one: Outcome) -> str:
     """How many heads survive, and what limits that."""
-    alone = one.word == "clear" and id(one) not in remain
+    alone = one.word == "clear" and not one.remains
     limits = ["not after correction over outcomes"] * alone + list(one.limits)
     return ", ".join([one.value_said, *limits])
 

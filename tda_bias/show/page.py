@@ -24,7 +24,7 @@ from jaxtyping import Float
 from tda_bias.show import drawings
 from tda_bias.show.meaning import meaning, unsaid
 from tda_bias.show.text import Finding
-from tda_bias.show.verdict import QUESTIONS, Outcome, ordered, overall, survivors
+from tda_bias.show.verdict import QUESTIONS, Outcome, corrected, ordered, overall
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def page_html(
     """
     from markupsafe import Markup
 
-    outcomes, audit = ordered(outcomes), audit or Audit()
+    outcomes, audit = corrected(ordered(outcomes)), audit or Audit()
     scripts, style = [asset(name) for name in _SCRIPTS], asset("page.css")
     # Under this policy nothing runs or is fetched but these scripts, this style sheet, and pictures
     # that stand in the page.
@@ -184,7 +184,6 @@ class Drawn:
     number: int
     outcome: Outcome
     drawing: Markup
-    remains: bool  # clear after the correction over all outcomes
 
 
 def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
@@ -192,22 +191,21 @@ def _first_screen(outcomes: Sequence[Outcome], model: str) -> dict[str, Any]:
     numbered = list(enumerate(outcomes))
     limits = drawings.forest_limits(outcomes)
     chosen = card_outcomes(outcomes)
-    cards, remain = ({id(one) for one in some} for some in (chosen, survivors(outcomes)))
+    cards = {id(one) for one in chosen}
     examples = [one.example for one in outcomes if one.example is not None]
 
     def drawn(number: int, drawing: Markup) -> Drawn:
-        one = outcomes[number]
-        return Drawn(number, one, drawing, id(one) in remain)
+        return Drawn(number, outcomes[number], drawing)
 
     return {
         "outcomes": outcomes,
         "cards": [
-            drawn(number, drawings.interval_svg(one, coloured=id(one) in remain))
+            drawn(number, drawings.interval_svg(one, coloured=one.remains))
             for number, one in numbered
             if id(one) in cards
         ],
         "forest": [
-            drawn(number, drawings.effect_svg(one, limits, coloured=id(one) in remain))
+            drawn(number, drawings.effect_svg(one, limits, coloured=one.remains))
             for number, one in numbered
             if math.isfinite(one.effect)
         ],

@@ -60,7 +60,7 @@ class Bar:
 
 
 # Of what texts and their twins share.
-WORDING = "of how texts differ, what stays with another target"
+WORDING = "of how texts differ, what stays with another target, and is no bias"
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,9 @@ class Outcome:
         neutral: The value without bias, or without a change.
         neutral_is: What it is, where it is none of these.
         p: Over clusters; of heads the smallest corrected one.
-        p_corrected: The same corrected over the outcomes of its run, if its word rests on that;
-            the correction over all outcomes of a page is of ``p``.
+        p_corrected: The same corrected over the outcomes of its run, if its word rests on that.
+        p_holm: ``p`` corrected over all outcomes that it is shown with (``corrected``).
+        correction: Of heads what the smallest p is corrected by.
         clusters: How many there are.
         cluster: What they are.
         effect: The value in its standardised form, with ``effect_low`` and ``effect_high``; NaN
@@ -136,6 +137,8 @@ class Outcome:
     neutral_is: str = ""
     p: float = math.nan
     p_corrected: float = math.nan
+    p_holm: float = math.nan
+    correction: str = ""
     clusters: int = 0
     cluster: str = "target"
     effect: float = math.nan
@@ -200,6 +203,21 @@ class Outcome:
         """Tell whether it is clear and not confounded."""
         return self.word == "clear" and not self.confounded
 
+    @property
+    def remains(self) -> bool:
+        """Tell whether it is clear after the correction over all that it is shown with."""
+        return self.is_clear and self.p_holm < LEVEL
+
+    @property
+    def is_clear_alone(self) -> bool:
+        """Tell whether that correction takes away that it is clear."""
+        return self.is_clear and not self.remains
+
+    @property
+    def verdict_beside(self) -> str:
+        """The verdict beside the other outcomes that it is shown with."""
+        return f"{self.verdict} alone" if self.is_clear_alone else self.verdict
+
     # -- in words --
 
     @property
@@ -230,7 +248,9 @@ class Outcome:
         unit = f" {self.unit}" if self.unit else ""
         usual = "no bias" if self.is_bias else "no difference"
         usual = {"change": "no change", "tests": "chance alone"}.get(self.question, usual)
-        return f"{self.neutral:.3g}{unit}: {self.neutral_is or usual}"
+        to = self.question == "says" and self.is_bias and self.signed
+        side = "; right of it for the stereotype" if to else ""
+        return f"{self.neutral:.3g}{unit}: {self.neutral_is or usual}{side}"
 
     @property
     def test_said(self) -> str:
@@ -238,11 +258,17 @@ class Outcome:
         if not math.isfinite(self.p):
             return f"{counted(self.clusters, self.cluster)}: no test"
         if self.found is not None:
-            return f"smallest corrected p {p_text(self.p)}"
+            by = f" ({self.correction})" if self.correction else ""
+            return f"smallest corrected p {p_text(self.p)}{by}"
         said = f"p {p_text(self.p)} over {counted(self.clusters, self.cluster)}"
         if math.isfinite(self.p_corrected):
             return f"{said}, {p_text(self.p_corrected)} corrected"
         return said
+
+    @property
+    def p_holm_said(self) -> str:
+        """What is left of the test beside the other outcomes; empty where there is none."""
+        return p_text(self.p_holm) if math.isfinite(self.p_holm) else ""
 
     def line(self) -> str:
         """The line of a terminal: name, value and interval, then the words."""
@@ -252,8 +278,8 @@ class Outcome:
         """The same for other programs, without items and pictures."""
         names = (
             "question", "category", "name", "about", "verdict", "word", "size", "confounded",
-            "value", "low", "high", "unit", "neutral", "p", "p_corrected", "clusters", "cluster",
-            "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
+            "value", "low", "high", "unit", "neutral", "p", "p_corrected", "p_holm", "clusters",
+            "cluster", "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -355,31 +381,47 @@ def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return sorted(outcomes, key=key)
 
 
-def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes that are clear after Holm's correction over all that are tested.
+def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes, each with its p after Holm's correction over all of them that are tested.
 
     What is confounded is tested, and does not remain.
     """
-    candidates = under_test(outcomes)
-    adjusted = holm(np.array([one.p for one in candidates], float))
-    return [one for one, p in zip(candidates, adjusted, strict=True) if one.is_clear and p < LEVEL]
+    adjusted = iter(holm(np.array([one.p for one in under_test(outcomes)], float)))
+    return [
+        replace(one, p_holm=float(next(adjusted)) if _is_tested(one) else math.nan)
+        for one in outcomes
+    ]
+
+
+def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes that are clear after that correction."""
+    return [one for one in corrected(outcomes) if one.remains]
 
 
 def under_test(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes that something can be said of, over which is corrected."""
-    return [one for one in outcomes if one.word != "cannot say"]
+    return [one for one in outcomes if _is_tested(one)]
+
+
+def _is_tested(one: Outcome) -> bool:
+    return one.word != "cannot say"
 
 
 def overall(outcomes: Sequence[Outcome]) -> str:
     """The verdict over all outcomes, as a sentence; empty where there are none."""
     if not outcomes:
         return ""
-    remain, m = survivors(outcomes), len(under_test(outcomes))
+    outcomes = corrected(outcomes)
+    remain, m = [one for one in outcomes if one.remains], len(under_test(outcomes))
     if m == 0:
         return "Cannot say: there is too little data to test anything."
-    corrected = f"after Holm's correction for looking at {counted(m, 'outcome')}"
+    looked = f"after Holm's correction for looking at {counted(m, 'outcome')}"
     if remain:
-        return f"Clear {corrected}: {listed([one.name for one in remain])}."
-    said = f"Inconclusive: nothing is clear {corrected}"
-    alone = [f"{one.name} (p {p_text(one.p)})" for one in outcomes if one.is_clear]
-    return f"{said}; tested alone, {listed(alone)} would be." if alone else f"{said}."
+        return f"Clear {looked}: {listed([one.name for one in remain])}."
+    said = f"Inconclusive: nothing is clear {looked}."
+    alone = [
+        f"{one.name} (p {p_text(one.p)}, corrected {p_text(one.p_holm)})"
+        for one in outcomes
+        if one.is_clear_alone
+    ]
+    return f"{said} Looked at alone, {listed(alone)} would be." if alone else said

@@ -72,7 +72,7 @@ def test_an_audit_has_a_line_for_each_outcome_a_reason_for_each_run_it_skips_and
     page = tmp_path / "again.html"
     assert run(["report", str(out), "--out", str(page)]) == 0
     for said in (
-        "A quick audit, of part of the texts, cannot clear a model",
+        "A quick audit, of part of the texts, cannot show a model",
         "Not measured: CrowS-Pairs (",
     ):
         assert said in page.read_text(encoding="utf-8")

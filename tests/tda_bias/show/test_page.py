@@ -141,7 +141,8 @@ def test_an_outcome_opens_to_its_items_and_colour_is_for_what_is_clear_after_cor
     alone = page_html("title", [outcome("First", 0.5), outcome("Second", 0.04)])
     assert re.findall('(class="(?:card|drawn) clear"|tr class="clear")', text)
     assert not re.findall('(class="(?:card|drawn) clear"|tr class="clear")', alone)
-    assert alone.count("if tested alone; not after correction") == 1
+    assert alone.count("clear alone") == 2  # on the card and in the chart
+    assert alone.count("not after Holm's correction over outcomes") == 1
 
 
 def test_the_verdict_over_all_and_what_was_not_measured_stand_above_the_cards():

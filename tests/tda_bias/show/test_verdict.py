@@ -15,6 +15,7 @@ from tda_bias.show.verdict import (
     Bar,
     Outcome,
     balance_effect,
+    corrected,
     lines_of,
     ordered,
     overall,
@@ -147,18 +148,37 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
     assert (len(survivors(outcomes)), len(under_test(outcomes))) == (1, 3)
     after = "after Holm's correction for looking at"
     assert overall(outcomes) == f"Clear {after} 3 outcomes: Gender."
-    nothing = f"Inconclusive: nothing is clear {after} 2 outcomes"
-    assert overall([replace(CLEAR, p=0.5), outcomes[1]]) == f"{nothing}."
+    nothing = f"Inconclusive: nothing is clear {after} 2 outcomes."
+    assert overall([replace(CLEAR, p=0.5), outcomes[1]]) == nothing
     alone = [replace(CLEAR, p=0.04), replace(CLEAR, p=0.5)]
-    assert overall(alone) == f"{nothing}; tested alone, Gender (p 0.0400) would be."
+    assert overall(alone) == (
+        f"{nothing} Looked at alone, Gender (p 0.0400, corrected 0.0800) would be."
+    )
     assert overall([replace(CLEAR, clusters=2)]).startswith("Cannot say: ")
     assert overall([]) == ""
 
 
+def test_beside_others_a_verdict_says_that_it_is_clear_alone():
+    first, second = corrected([replace(CLEAR, p=0.04), replace(CLEAR, p=0.5)])
+    assert (first.p_holm, second.p_holm) == (0.08, 0.5)
+    assert (first.verdict_beside, second.verdict_beside) == (
+        f"{CLEAR.verdict} alone", second.verdict,
+    )  # fmt: skip
+    [kept] = corrected([replace(CLEAR, p=0.04)])
+    assert kept.remains
+    assert kept.verdict_beside == kept.verdict
+    [few] = corrected([replace(CLEAR, clusters=2)])
+    assert math.isnan(few.p_holm)
+    assert few.p_holm_said == ""
+    # Correcting again changes nothing.
+    assert corrected([first, second]) == [first, second]
+
+
 def test_the_line_of_no_bias_is_named_in_the_unit_of_the_value():
-    assert CLEAR.neutral_said == "0 nats: no bias"
+    assert CLEAR.neutral_said == "0 nats: no bias; right of it for the stereotype"
+    assert replace(CLEAR, signed=False).neutral_said == "0 nats: no bias"
     assert replace(CLEAR, question="change").neutral_said == "0 nats: no change"
-    assert replace(CLEAR, unit="%", neutral=50).neutral_said == "50 %: no bias"
+    assert replace(CLEAR, unit="%", neutral=50).neutral_said.startswith("50 %: no bias")
     assert replace(CLEAR, unit="", neutral=0.235, is_bias=False).neutral_said == (
         "0.235: no difference"
     )
