@@ -49,7 +49,8 @@ class FiguresSettings(OutputSettings):
     only: Annotated[tuple[str, ...], Several] = Field(
         (),
         description="only this figure; may be given several times. "
-        + "; ".join(f"{paper}: {', '.join(names)}" for paper, names in OF_PAPERS.items()),
+        + "; ".join(f"{paper}: {', '.join(names)}" for paper, names in OF_PAPERS.items())
+        + "; an unknown name lists all",
     )
 
 

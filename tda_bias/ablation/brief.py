@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tda_bias.ablation.finding import (
     better_rankings,
@@ -39,7 +40,10 @@ def ablation_brief(study: AblationStudy) -> Brief:
     heads = counted(record.top, "top head")
     outcomes = " and ".join(f"the {named(name)}" for name in sure or main)
     if sure:
-        said = f"Ablating the {heads} changes {outcomes} more than ablating random heads does."
+        said = (
+            f"Ablating the {heads} changes {outcomes}{_side(study, tests, sure)} more than "
+            "ablating random heads does."
+        )
     elif smallest >= LEVEL:
         said = f"Too few random sets ({record.n_random}) to find anything."
     else:
@@ -57,6 +61,18 @@ def ablation_brief(study: AblationStudy) -> Brief:
         ],
         remarks=[*remarks, *limits_of_answers(study), *data_remarks(record, starter=False)],
     )
+
+
+def _side(
+    study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outcomes: Sequence[str]
+) -> str:
+    """Whether an outcome, if it is one, comes closer to 0, where there is no bias."""
+    if len(outcomes) > 1:
+        return ""
+    before, change = study.record.base.get(outcomes[0]), tests[outcomes[0]]["effect"]
+    if before is None:
+        return ""
+    return " towards 0," if abs(before + change) < abs(before) else " away from 0,"
 
 
 def _changes(study: AblationStudy, outcomes: Sequence[str]) -> Iterator[Line]:

@@ -39,7 +39,7 @@ def shown(study: AblationStudy, folder: Path, *, top: int = 10) -> Output:
     return Output(
         finding=ablation_finding(study)
         .led_by(ablation_brief(study))
-        .then(f"tdabias ablate {quote(run)} --curve", report_of(Path(run))),
+        .then(f"tdabias ablate {quote(run)} --curve", report_of(Path(run), folder)),
         shown=[
             set_table(study),
             *(agreement_table(study, name) for name in study.outcomes),

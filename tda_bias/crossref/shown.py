@@ -90,7 +90,9 @@ def heads_shown(result: HeadCrossReference, folder: Path, *, top: int = 10) -> O
     if record.pvf is not None:
         follow += f" --pvf {quote(record.pvf)}"
     return Output(
-        finding=head_finding(result).led_by(head_brief(result)).then(follow, report_of(run)),
+        finding=head_finding(result)
+        .led_by(head_brief(result))
+        .then(follow, report_of(run, folder)),
         shown=[
             rankings_table(
                 result,

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from tda_bias.heads.finding import PlaceboContrast, run_remarks, untrained_controls
+from tda_bias.heads.finding import PlaceboContrast, by_chance, run_remarks, untrained_controls
 from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.result import HeadBias
 from tda_bias.show.brief import Brief, Line
 from tda_bias.show.table import Column, TableSpec, head_name
-from tda_bias.show.text import number_text, p_text
+from tda_bias.show.text import counted, number_text, p_text
 
 _COLUMNS = [
     Column("head", head_name, left=True),
@@ -48,6 +48,7 @@ def heads_brief(
         remarks.insert(
             0, "This does not say that they cause what the model says: ablation tests that."
         )
+    remarks += _untested(c)
     if c.negative_share is not None:
         remarks.append(
             "Only named heads were compared: if a run on these texts chose them, nothing is tested."
@@ -56,7 +57,7 @@ def heads_brief(
         about=[result.title(category)],
         said=result.said(category),
         lines=[
-            Line("p < .05", str(c.hot_spots_p05), _by_chance(c)),
+            Line("p < .05", str(c.hot_spots_p05), f"{_heads(c.hot_spots_p05)} ({by_chance(c)})"),
             *_corrected(result, category),
             *_controls(c),
             *_placebos(placebos or {}),
@@ -67,8 +68,12 @@ def heads_brief(
     )
 
 
-def _by_chance(c: ControlsRecord) -> str:
-    return f"{_heads(c.hot_spots_p05)} ({c.hot_spots_expected:.1f} by chance)"
+def _untested(c: ControlsRecord) -> Iterator[str]:
+    if without := c.heads - c.tested:
+        yield (
+            f"{without} of {counted(c.heads, 'head')} have no value in this test and are not "
+            "tested: see `reason` in heads.csv."
+        )
 
 
 def _corrected(result: HeadBias, category: str) -> Iterator[Line]:
@@ -94,19 +99,26 @@ def _controls(c: ControlsRecord) -> Iterator[Line]:
     """How much is wording, what would have been found, and how far halves agree."""
     if c.twins is None:
         yield Line("wording", "", "not taken out: there are no twins")
-        yield Line("would have found", "", "not known without twins")
+    elif (shared := 1 - c.twins.difference_left) < 0:
+        rest = f"shared with the twins, which differ otherwise ({1 - shared:.0%} is left)"
+        yield Line("wording", "none", rest)
     else:
-        shared = 1 - c.twins.difference_left
         yield Line.of_share("wording", shared, "shared with the twins")
-        share = c.twins.smallest_share
-        if c.negative_share is not None:
-            yield Line("would have found", "", "not known for distances that are of no vectors")
-        elif share < 1:
-            rest = "% of the rest in common (location test)"
-            yield Line("would have found", f"{100 * share:.0f}", rest)
-        else:
-            yield Line("would have found", "", "nothing reliably: too few contexts")
+    yield _would_have_found(c)
     yield Line("reliability", number_text(c.reliability), "between halves of the contexts")
+
+
+def _would_have_found(c: ControlsRecord) -> Line:
+    label, share = "would have found", c.twins.smallest_share if c.twins is not None else 1.0
+    if c.is_impossible:
+        return Line(label, "", "nothing: too few texts")
+    if c.twins is None:
+        return Line(label, "", "not known without twins")
+    if c.negative_share is not None:
+        return Line(label, "", "not known for distances that are not Euclidean")
+    if share < 1:
+        return Line(label, f"{100 * share:.0f}", "% of the rest in common (location test)")
+    return Line(label, "", "nothing reliably: too few contexts")
 
 
 def _placebos(placebos: Mapping[str, PlaceboContrast]) -> Iterator[Line]:

@@ -44,12 +44,19 @@ def heads_finding(
     )
 
 
+def by_chance(c: ControlsRecord) -> str:
+    """How many heads chance alone gives a p below .05."""
+    return "none is possible" if c.is_impossible else f"{c.hot_spots_expected:.1f} by chance"
+
+
 def power_line(c: ControlsRecord) -> str:
     """The smallest effect that the location test would have found, as a sentence."""
+    if c.is_impossible:
+        return "With so few texts no head can be found."
     if c.twins is None:
         return "Not known without twins."
     if c.negative_share is not None:
-        return "Not known for distances that are of no vectors."
+        return "Not known for distances that are not Euclidean."
     if c.twins.smallest_share < 1:
         return (
             f"A head whose contexts share {c.twins.smallest_share:.0%} of the difference that is "
@@ -120,8 +127,8 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     lines.append(
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
-        f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
-        f"chance. ({name[0].upper()}{name[1:]})"
+        f"{counted(c.hot_spots_p05, 'head')} with p < .05; {by_chance(c)}. "
+        f"({name[0].upper()}{name[1:]})"
     )
     lines += _further_lines(result, c)
     return lines

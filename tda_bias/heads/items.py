@@ -197,8 +197,8 @@ class ExamplePattern:
         return np.asarray(self.patterns[self.layers.index(head.layer), head.head])
 
 
-def example_pattern(model: LoadedModel, triple: Triple | None = None) -> ExamplePattern:
-    """The patterns of a triple's stereotype text.
+def example_pattern(model: LoadedModel, text: Triple | str | None = None) -> ExamplePattern:
+    """The patterns of a text, or of a triple's stereotype text.
 
     By default that of the first starter triple that fits the model: one harmless sentence, the same
     in every run. The first triple of a run's own data would make a picture of whatever it says.
@@ -206,7 +206,10 @@ def example_pattern(model: LoadedModel, triple: Triple | None = None) -> Example
     Raises:
         InputError: if the text is too long for the model, or every starter triple is.
     """
-    triple = triple or _first_that_fits(model)
+    if isinstance(text, str):
+        triple = Triple("text", "text", "", text, "", "", source="the text")
+    else:
+        triple = text or _first_that_fits(model)
     tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
     (batch,) = PatternReader(model, batch_size=1).read(tokens)
     ids = tokens[0].ids[0]

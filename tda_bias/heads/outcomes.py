@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tda_bias.heads.finding import power_line
+from tda_bias.heads.finding import by_chance, power_line
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import of_two_tests
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import WORDING, Bar, HeadGrid, Outcome
-from tda_bias.stats.resampling import LEVEL
+from tda_bias.types import TESTS
 
 
 def heads_outcomes(result: HeadBias) -> list[Outcome]:
@@ -20,14 +21,14 @@ def heads_outcomes(result: HeadBias) -> list[Outcome]:
 def _outcome(result: HeadBias, category: str) -> Outcome:
     c, found = result.controls_record(category), result.found(category)
     p, correction = _smallest(result, category, found)
-    lines = [f"{c.hot_spots_p05} with p < .05, {c.hot_spots_expected:.1f} by chance"]
+    lines = [f"{c.hot_spots_p05} with p < .05, {by_chance(c)}"]
     second = result.by_second_test(category)
     if second is not None:
         lines.append(f"location test: {counted(len(second), 'survives', 'survive')}")
     bars: tuple[Bar, ...] = ()
     if c.twins is not None:
         bars = Bar.of("wording", 1 - c.twins.difference_left, WORDING)
-        if c.twins.smallest_share < 1:
+        if c.twins.smallest_share < 1 and not c.is_impossible:
             lines.append(
                 f"would find {c.twins.smallest_share:.0%} shared by contexts (location test)"
             )
@@ -40,10 +41,11 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
         about=f"attention heads that treat {category} differently after correction",
         p=p,
         correction=correction,
-        clusters=c.groups,
+        clusters=c.triples,
+        cluster="context",
         found=len(found),
-        of=c.heads,
-        impossible=c.smallest_p is not None and c.smallest_p >= LEVEL,
+        of=c.tested,
+        impossible=c.is_impossible,
         category="" if result.record.settings.get("pairs") else category,
         bars=bars,
         lines=lines,
@@ -60,10 +62,13 @@ def _smallest(result: HeadBias, category: str, found: pd.DataFrame) -> tuple[flo
     Where the second of two tests found a head, it counts for both.
     """
     if len(found) and result.survivors(category=category).empty:
-        return min(1.0, 2 * float(found["p_max"].min())), "family-wise, two tests"
+        twice = float(of_two_tests(found["p_max"]).min())
+        return twice, f"{TESTS['location']}, family-wise, for two tests"
     least = result.top(None, category=category)[["p_max", "q"]].min()
     by_family = not least["q"] < least["p_max"]
-    return float(least["p_max" if by_family else "q"]), "family-wise" if by_family else "FDR"
+    by = "family-wise" if by_family else "FDR"
+    test = TESTS.get(result.rank_by)
+    return float(least["p_max" if by_family else "q"]), f"{test}, {by}" if test else by
 
 
 def _grid(result: HeadBias, category: str, found: pd.DataFrame) -> HeadGrid:

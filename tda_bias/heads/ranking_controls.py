@@ -76,6 +76,16 @@ class ControlsRecord(RecordPart):
     # The evidence that a head needs for a family-wise p of .05; None in runs from before, too.
     critical: Number | None = None
 
+    @property
+    def is_impossible(self) -> bool:
+        """Tell whether exchanges of so few texts give no p below .05."""
+        return self.smallest_p is not None and self.smallest_p >= LEVEL
+
+    @property
+    def tested(self) -> int:
+        """Heads that have a p in the map; the value of the others is undefined."""
+        return round(self.hot_spots_expected / LEVEL)
+
 
 def controls(
     category: str, results: Sequence[GroupResult], tables: Tables, config: HeadBiasConfig

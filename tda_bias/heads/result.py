@@ -29,7 +29,14 @@ from tda_bias.heads.patterns import RowCheck
 from tda_bias.heads.ranking import Ranking
 from tda_bias.heads.ranking_controls import ControlsRecord
 from tda_bias.heads.smoothing import SmoothingRecord
-from tda_bias.heads.tables import PUBLISHED, MapColumns, are_named, map_columns, surviving
+from tda_bias.heads.tables import (
+    PUBLISHED,
+    MapColumns,
+    are_named,
+    map_columns,
+    of_two_tests,
+    surviving,
+)
 from tda_bias.heads.texts import TextsRecord
 from tda_bias.show.text import about_run, counted
 from tda_bias.stats.resampling import LEVEL
@@ -253,7 +260,7 @@ class HeadBias(LazyResult):
     def said(self, category: str | None = None) -> str:
         """What was found of a category, in one sentence."""
         c = self.controls_record(category)
-        if c.smallest_p is not None and c.smallest_p >= LEVEL:
+        if c.is_impossible:
             return f"Too few texts to find anything: no p below {c.smallest_p:.2g} is possible."
         by_second, found = self.by_second_test(category), len(self.found(category))
         own, second = TESTS.get(self.rank_by, f"map of {self.rank_by}"), TESTS["location"]
@@ -265,17 +272,18 @@ class HeadBias(LazyResult):
             return f"{said} by the {second}, none by the {own}."
         if len(by_second):
             survive = counted(len(by_second), "head survives", "heads survive")
-            return f"{said} ({own}); {survive} the {second} by FDR alone."
+            return f"{said} ({own}); {survive} the {second}, not after correction for two tests."
         return f"{said} ({own}, {second})."
 
     def found(self, category: str | None = None) -> pd.DataFrame:
         """Heads that survive by the run's ranking; where none does, by location with twins.
 
-        Of that second test a family-wise p below .05 is asked. By chance the two find something in
-        up to one run of ten.
+        Of that second test the family-wise p, corrected for two tests, is asked.
         """
         survivors, second = self.survivors(category=category), self.by_second_test(category)
-        return survivors if len(survivors) or second is None else second[second["p_max"] < LEVEL]
+        if len(survivors) or second is None:
+            return survivors
+        return second[of_two_tests(second["p_max"]) < LEVEL]
 
     def by_second_test(self, category: str | None = None) -> pd.DataFrame | None:
         """Survivors by location with twins; None without twins, or where heads are ranked by it."""

@@ -30,7 +30,7 @@ def plot_barcode(diagram: Diagram, *, ax: Axes) -> Axes:
     ax.set_ylim(-1, place)
     ax.set_yticks([])
     ax.set_xlabel(_AXIS[diagram.complex])
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
     return ax
 
 

@@ -247,9 +247,10 @@ def rounded_lines(precision: str) -> list[str]:
 # -- commands that follow a run --------------------------------------------------------------------
 
 
-def report_of(folder: Path) -> str:
-    """The command that follows every run: its page."""
-    return f"tdabias report {quote(str(folder))}"
+def report_of(folder: Path, *others: Path) -> str:
+    """The command that follows every run: its page, with runs made from it that are elsewhere."""
+    folders = [folder, *(other for other in others if not other.is_relative_to(folder))]
+    return f"tdabias report {' '.join(quote(str(one)) for one in folders)}"
 
 
 def data_option(record: RunRecord | None, *, among: Collection[str] | None = None) -> str:

@@ -415,10 +415,10 @@ def overall(outcomes: Sequence[Outcome]) -> str:
     remain, m = [one for one in outcomes if one.remains], len(under_test(outcomes))
     if m == 0:
         return "Cannot say: there is too little data to test anything."
-    looked = f"after Holm's correction for looking at {counted(m, 'outcome')}"
+    looked = f" after Holm's correction for looking at {counted(m, 'outcome')}" if m > 1 else ""
     if remain:
-        return f"Clear {looked}: {listed([one.name for one in remain])}."
-    said = f"Inconclusive: nothing is clear {looked}."
+        return f"Clear{looked}: {listed([one.name for one in remain])}."
+    said = f"Inconclusive: nothing is clear{looked}."
     alone = [
         f"{one.name} (p {p_text(one.p)}, corrected {p_text(one.p_holm)})"
         for one in outcomes

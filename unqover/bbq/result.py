@@ -12,6 +12,7 @@ import pandas as pd
 
 from tda_bias.show.text import counted
 from tda_bias.sources import HUB
+from tda_bias.stats.clusters import FEWEST_CLUSTERS
 from tda_bias.store.record import ChatRecord, ModelRecord, RecordPart, RunRecord, SourceOfRun
 from tda_bias.store.result import Result, RunWriter
 from tda_bias.types import InputError
@@ -178,7 +179,10 @@ def finds_what_text_says(result: BBQScores) -> bool | None:
         or nobody is named.
     """
     right = result.value("right", "disambiguated")
-    if right["low"] > EITHER_PERSON or right["value"] == 1:
+    # Where every one is right nothing varies, and there is no interval.
+    if right["low"] > EITHER_PERSON or (
+        right["value"] == 1 and right["templates"] >= FEWEST_CLUSTERS
+    ):
         return True
     return None if math.isnan(right["low"]) else False
 

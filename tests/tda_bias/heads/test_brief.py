@@ -9,6 +9,7 @@ import pytest
 
 from tda_bias.heads.brief import heads_brief
 from tda_bias.heads.finding import heads_finding
+from tda_bias.heads.outcomes import heads_outcomes
 from tda_bias.heads.ranking_controls import smallest_p
 from tda_bias.show.table import TableSpec
 
@@ -98,8 +99,25 @@ def test_where_no_p_below_5_per_cent_is_possible_nothing_can_be_found(run, small
     expected = f"Too few texts to find anything: no p below {smallest:.2g} is possible."
     made = with_smallest(run, smallest)
     assert made.said("gender") == (expected if few else NONE)
-    first = heads_finding(made, "gender").result[0]
-    assert first.startswith(f"{made.said('gender').removesuffix('.')} (8 heads of ")
+    whole = heads_finding(made, "gender")
+    assert whole.result[0].startswith(f"{made.said('gender').removesuffix('.')} (8 heads of ")
+    # Then neither chance nor an effect could have given any.
+    assert (whole.power == ["With so few texts no head can be found."]) == few
+    numbers = {line.label: line.rest for line in heads_brief(made, "gender").lines}
+    assert ("none is possible" in numbers["p < .05"]) == few
+    assert ("by chance" in numbers["p < .05"]) != few
+    assert (numbers["would have found"] == "nothing: too few texts") == few
+
+
+def test_heads_without_a_value_are_not_tested_and_said(run):
+    assert not any("have no value" in line for line in heads_brief(run, "gender").remarks)
+    controls = tuple(
+        c.model_copy(update={"hot_spots_expected": 0.05 * 6}) for c in run.record.controls
+    )
+    made = replace(run, record=run.record.model_copy(update={"controls": controls}))
+    said = "2 of 8 heads have no value in this test and are not tested: see `reason` in heads.csv."
+    assert said in heads_brief(made, "gender").remarks
+    assert heads_outcomes(made)[0].of == 6
 
 
 def test_of_a_run_that_did_not_note_it_nothing_is_said_of_too_few_texts(run):

@@ -44,6 +44,9 @@ def test_a_kept_pattern_is_that_of_the_text_read_alone_in_half_precision(tiny, t
     for pattern, head in zip(kept.patterns[1:], heads, strict=True):
         assert pattern.dtype == np.float16
         np.testing.assert_allclose(pattern, alone.patterns[head.layer, head.head], atol=1e-3)
+    of_text = example_pattern(model, triple.texts()[0])
+    assert (of_text.text, of_text.tokens) == (alone.text, alone.tokens)
+    np.testing.assert_array_equal(of_text.patterns, alone.patterns)
 
 
 def test_edges_by_what_is_written_are_kept_as_the_run_read_them(tiny, triple):

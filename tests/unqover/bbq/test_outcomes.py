@@ -66,6 +66,16 @@ def test_too_few_templates_to_tell_what_a_model_understands_is_no_capability(tmp
     assert one.verdict == "cannot say"
 
 
+@pytest.mark.parametrize("templates", [1, 4, 5])
+def test_right_answers_to_few_templates_do_not_show_that_a_model_understands(tmp_path, templates):
+    few = load_bbq(write_rows(tmp_path, templates=templates))
+    places = np.array([item.label for item in few.items])
+    given = GivenAnswers(places, unread=0, missing=0, source="a.jsonl", revision="r")
+    said = bbq_brief(answer_scores(few, given)).said
+    assert said.startswith("It finds what the text says") == (templates == 5)
+    assert said.startswith("Too few templates to say") == (templates < 5)
+
+
 def test_a_model_that_names_nobody_cannot_be_told_from_one_that_does_not_understand(asked):
     def unknown(item):
         return next(i for i in range(3) if i not in (item.biased, item.other))
