@@ -224,7 +224,6 @@ def heads(rng: Rng, shape: str, alike: float) -> Cases:
             found[f"p of the map, {name}, family-wise"] = of_map[f"p_max_{column}"].min() <= LEVEL
         # As `HeadBias.found`: by the dispersion test with twins, else by location family-wise.
         first = of_map[["p_max_relative_twin", "q_relative_twin"]].min(axis=None)
-        found["a head is found, dispersion, twins"] = first <= LEVEL
         second = of_two_tests(of_map["p_max_location_twin"]).min()
         found["a head is found, either test"] = min(first, second) <= LEVEL
         few: dict[str, Any] = {"top": 3, "n_splits": 10, "n_permutations": 99, "seed": seed}
