@@ -149,7 +149,7 @@ def workers(tmp_path_factory) -> Iterator[Workers]:
     """Two workers of a Dask cluster, which take seconds to start."""
     started = Workers(tmp_path_factory.mktemp("workers"))
     yield started
-    started.cluster.close()
+    started.close()
 
 
 @pytest.fixture(scope="session")
