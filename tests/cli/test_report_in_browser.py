@@ -229,16 +229,16 @@ def test_the_page_opens_within_two_seconds_and_a_click_answers_within_a_tenth(br
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme"), [("wide", "light"), ("4k", "dark"), ("narrow", "light"), ("narrow", "dark")]
+    ("size", "scheme"), [("wide", "light"), ("4k", "dark"), ("narrow", "dark")]
 )
-def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme, tmp_path):
+def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
     width, height = SIZES[size]
     view = {"width": width, "height": height}
     with opened(browser, address, viewport=view, color_scheme=scheme) as found:
-        folder = Path(os.environ.get("TDABIAS_SCREENSHOTS", tmp_path))
-        found.page.screenshot(path=folder / f"report-{size}-{scheme}.png", full_page=True)
+        if folder := os.environ.get("TDABIAS_SCREENSHOTS"):
+            found.page.screenshot(path=f"{folder}/report-{size}-{scheme}.png", full_page=True)
         assert found.page.evaluate("document.documentElement.scrollWidth") <= width
         unfold(found.page)
         pictures(found.page)
