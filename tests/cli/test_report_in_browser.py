@@ -328,9 +328,16 @@ def test_tables_are_printed_where_they_are_asked_for_and_whole(browser, with_pri
         assert sheets(page.pdf(prefer_css_page_size=True)) > 2
 
 
+@pytest.fixture(scope="module")
+def unpacking(browser, address):
+    """An open page, whose function is called and changes nothing there."""
+    with opened(browser, address) as found:
+        yield found.page
+
+
 @pytest.mark.parametrize("level", [0, 1, 9])
 @pytest.mark.parametrize("kind", ["short", "text", "noise", "long"])
-def test_the_page_unpacks_what_python_packs(browser, address, level, kind):
+def test_the_page_unpacks_what_python_packs(unpacking, level, kind):
     """Stored, fixed and dynamic blocks; every length and distance of a repeated part."""
     rng = np.random.default_rng(0)
     data = {
@@ -340,13 +347,12 @@ def test_the_page_unpacks_what_python_packs(browser, address, level, kind):
         "long": b"".join(rng.bytes(n) + bytes(2 * n) for n in range(0, 700, 3)) * 3,
     }[kind]
     packed = base64.b64encode(gzip.compress(data, level, mtime=0)).decode()
-    with opened(browser, address) as found:
-        unpacked = found.page.evaluate(
-            """(base64) => { const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-                const text = Array.from(gunzipped(bytes), (b) => String.fromCharCode(b));
-                return btoa(text.join('')); }""",
-            packed,
-        )
+    unpacked = unpacking.evaluate(
+        """(base64) => { const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+            const text = Array.from(gunzipped(bytes), (b) => String.fromCharCode(b));
+            return btoa(text.join('')); }""",
+        packed,
+    )
     assert base64.b64decode(unpacked) == data
 
 
