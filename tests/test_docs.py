@@ -1,6 +1,7 @@
 """What is written about the code is true of it: names, examples, links, and the site."""
 
 import doctest
+import functools
 import importlib
 import os
 import re
@@ -16,7 +17,8 @@ import numpy as np
 import pytest
 import typer
 
-from tda_bias import HeadBias, InputError, load_triples
+import tda_bias
+from tda_bias import HeadBias, InputError, load_model, load_triples
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
@@ -245,10 +247,19 @@ def test_the_worked_examples_for_contributors_work(capsys):
     assert all(5 < float(count) < 40 for count in printed.values())
 
 
+@pytest.fixture(scope="module")
+def load_once():
+    """The loader of models, which pages ask for the same one and leave as it is."""
+    return functools.cache(load_model)
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md", "docs/reproduce.md"])
-def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
+def test_the_python_of_a_page_runs_from_top_to_bottom(
+    name, load_once, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tda_bias, "load_model", load_once)
     blocks = python_blocks(REPOSITORY / name)
     assert blocks
     code: dict[str, object] = {}
