@@ -39,7 +39,7 @@ settings.load_profile("tdabias")
 # Whole files go to workers: those that take minutes begin first, and none is left alone at the end.
 LONGEST = (
     "test_pages.py", "test_examples.py", "test_docs.py", "test_processes.py",
-    "test_report_in_browser.py", "test_calibration.py",
+    "test_report_in_browser.py", "test_calibration.py", "test_real.py",
 )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def workers(tmp_path_factory) -> Iterator[Workers]:
     """Two workers of a Dask cluster, which take seconds to start."""
     started = Workers(tmp_path_factory.mktemp("workers"))
     yield started
-    started.cluster.close()
+    started.close()
 
 
 @pytest.fixture(scope="session")

@@ -264,6 +264,7 @@ class Scorer:
             largest = max(range(len(trees)), key=lambda i: (len(trees[i]), length[i], -i))
             longest = max(range(len(trees)), key=lambda i: (length[i], len(trees[i]), -i))
             tried = [trees[i] for i in sorted({largest, longest})]
+            self._refuse_looking_ahead(tried)
             self.packed = _can_pack(self._model, tried)
         self._may_share = self.packed
 
@@ -357,6 +358,7 @@ def _can_pack(model: LanguageModel, trees: Sequence[TokenTree]) -> bool:
     difference = 0.0
     for tree in trees:
         alone = Scorer(model, batch_size=len(tree), share_prefix=False)
+        alone._looks_back = True  # of the same text that is found out once
         (separate,) = alone.log_probs([tree])
         rows, grid = whole_trees([tree]), one_per_row([tree])
         try:

@@ -235,7 +235,7 @@ def test_each_reference_row_is_what_such_a_model_scores(n_classes):
 
 @pytest.mark.parametrize("criterion", ["linf", "l3"])
 def test_reference_models_about_a_reference_are_what_such_models_score(criterion):
-    rng, x, contexts = np.random.default_rng(0), 40, 3000
+    rng, x, contexts = np.random.default_rng(0), 40, 800
     shares = np.array([0.5, 0.3, 0.2])
     classes = rng.choice(3, p=shares, size=(x, contexts))
     more = {"reference": shares, "criterion": criterion}

@@ -6,11 +6,15 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import dask
 import numpy as np
 from distributed import LocalCluster
+from distributed.utils import get_mp_context
 
 from tda_bias.heads.token_places import TokenPlaces
 
+# What workers are forked with: one process waits for these imports instead of each.
+_IMPORTED = ("transformer_lens.model_bridge", "tda_bias.heads.head_bias", "tests.support.processes")
 # Where those that were killed are noted; only workers have the variable.
 _ENDED = "TESTS_ENDED_WORKERS"
 
@@ -22,6 +26,9 @@ class Workers:
         self.folder = folder
         # Not `silence_logs`, which reaches the handlers by which pytest captures what others log.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # Also whoever takes the place of one that was killed.
+        self._forked = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+        get_mp_context().set_forkserver_preload(list(_IMPORTED))
         self.cluster = LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -31,6 +38,12 @@ class Workers:
             env={"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", _ENDED: str(folder)},
         )
         self.scheduler_address: str = self.cluster.scheduler_address
+
+    def close(self) -> None:
+        """End them; what is started later is no fork of theirs."""
+        self.cluster.close()
+        with self._forked:
+            pass
 
     def n_ended(self, why: str) -> int:
         """How many workers were killed for one reason."""

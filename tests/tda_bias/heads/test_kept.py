@@ -121,9 +121,9 @@ def test_what_is_not_there_cannot_be_drawn(loaded):
         replace(loaded, run=None).plot_attention(HeadId(0, 0))
 
 
-def test_the_example_is_a_text_that_fits_the_model(tiny):
+def test_the_example_is_a_text_that_fits_the_model(tiny, tokenizer):
     lengths = {
-        triple.texts()[0]: len(tiny("gpt2").tokenizer(triple.texts()[0])["input_ids"])
+        triple.texts()[0]: len(tokenizer(triple.texts()[0])["input_ids"])
         for triple in load_triples("starter")
     }
     first = next(iter(lengths))

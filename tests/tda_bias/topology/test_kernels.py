@@ -40,9 +40,9 @@ def outcome(process: subprocess.Popen[str]) -> list[str]:
 
 
 def test_of_processes_that_start_together_one_compiles(tmp_path):
-    started = [start(NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(3)]
+    started = [start(NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2)]
     hits, folders = zip(*(outcome(process) for process in started), strict=True)
-    assert sorted(hits) == ["0", "1", "1"]
+    assert sorted(hits) == ["0", "1"]
     assert all(folder.startswith(str(tmp_path)) for folder in folders)
     assert not list(tmp_path.rglob("*.tmp.*"))
 
