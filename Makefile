@@ -27,7 +27,8 @@ demo: $(RUNTIME)
 	$(BIN)/tdabias heads --model smollm2-135m --category gender --data starter
 
 # Two processes with one thread each are faster than one with two, also where others use the machine.
-PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Commands that tests start are compiled once, whatever the environment says.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What a change is likely to break, in a few minutes; `test-all` is the whole suite.
 test: $(INSTALLED)
