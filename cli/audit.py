@@ -65,28 +65,34 @@ class AuditSettings(PageSettings, ModelOption, PlacementSettings, BatchOption):
 class Scope(RecordPart):
     """What an audit read and what it left out, kept beside its runs for their next page."""
 
-    runs: list[str]  # what they are named by, sorted
-    said: list[str]
+    runs: list[str]  # what they are named by
+    quick: bool
+    said: list[str]  # what it read, then what it could not measure
 
 
-def scope_of(folders: Sequence[Path], runs: Sequence[Run]) -> list[str]:
-    """What the audit in one of the folders said of its scope, if these are its very runs.
+def scope_of(runs: Sequence[Run]) -> list[str]:
+    """What the audits that made runs said of their scope.
+
+    Of an audit some of whose runs are not among these, that it was a quick one.
 
     Raises:
-        InputError: if its file cannot be read.
+        InputError: if the file of an audit cannot be read.
     """
-    ids = sorted(run.id for run in runs)
-    for path in (folder / _SCOPE for folder in folders):
-        if path.is_file():
-            try:
-                about = Scope.model_validate_json(path.read_bytes())
-            except (OSError, ValueError):
-                raise InputError(
-                    f"{path} is not as the audit wrote it; run the audit again, or delete it"
-                ) from None
-            if about.runs == ids:
-                return about.said
-    return []
+    ids, scope = {run.id for run in runs}, []
+    paths = dict.fromkeys(run.folder.parent / _SCOPE for run in runs)
+    for path in filter(Path.is_file, paths):
+        try:
+            about = Scope.model_validate_json(path.read_bytes())
+        except (OSError, ValueError):
+            raise InputError(
+                f"{path} is not as the audit wrote it; run the audit again, or delete it"
+            ) from None
+        if not ids.intersection(about.runs):
+            continue
+        said = about.said if ids.issuperset(about.runs) else about.said[: int(about.quick)]
+        others = len(ids) > len(about.runs)
+        scope += [f"Of the runs in {path.parent.name}: {line}" if others else line for line in said]
+    return scope
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ def audit(settings: AuditSettings) -> Output:
     runs = with_parts(folders)
     left = [(one.title, skipped[one.name]) for one in planned if one.name in skipped]
     scope = [*_scope(settings, categories, notes), *_skipped(left)]
-    about = Scope(runs=sorted(one.id for one in runs), said=scope)
+    about = Scope(runs=[one.id for one in runs], quick=settings.quick, said=scope)
     write_text(settings.folder / _SCOPE, to_json(about.model_dump()))
     page = written_page(runs, settings.folder / "report.html", settings, again, scope=scope)
     shown = [*said, *page.shown[-2:]]  # a line of each outcome was printed as it ended
@@ -234,8 +240,8 @@ def _scope(settings: AuditSettings, categories: tuple[str, ...], notes: Sequence
         return [about]
     left = f" Left out: {'; '.join(notes)}." if notes else ""
     return [
-        "A quick audit, of part of the texts, cannot show a model free of bias; the whole is "
-        f"tdabias audit without --quick. {about}{left}"
+        "A quick audit measures part of the texts and finds less; the whole is tdabias audit "
+        f"without --quick. {about}{left}"
     ]
 
 

@@ -197,7 +197,7 @@ class RunSaid:
         findings: As its command prints them, with what each is about.
         remarks: What its command prints after them.
         caveats: How its numbers must be read, whatever they are.
-        outcomes: What they come to, with the run's own names; none where it has no verdict.
+        outcomes: What they come to; none where it has no verdict.
     """
 
     run: Run

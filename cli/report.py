@@ -32,8 +32,7 @@ def report(settings: ReportSettings) -> Output:
     from .page import written_page
 
     runs, again = with_parts(settings.runs), command_line(["report"], settings)
-    scope = scope_of(settings.runs, runs)
-    return written_page(runs, settings.out, settings, again, scope=scope)
+    return written_page(runs, settings.out, settings, again, scope=scope_of(runs))
 
 
 # -- a run printed again -----------------------------------------------------------------------

@@ -72,6 +72,8 @@ def _side(
     before, change = study.record.base.get(outcomes[0]), tests[outcomes[0]]["effect"]
     if before is None:
         return ""
+    if before * (before + change) < 0:
+        return " past 0,"
     return " towards 0," if abs(before + change) < abs(before) else " away from 0,"
 
 

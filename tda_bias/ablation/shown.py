@@ -28,7 +28,7 @@ _NAMES = {
     "importance": "gradient importance",
     "abs_direct": "direct effect",
     "abs_effect": "first order, log-odds",
-    "abs_effect_beta": "first order, beta",
+    "abs_effect_beta": f"first order, {named('beta')}",
     **{f"abs_effect_{name}": f"first order, {name}" for name in _OWN},
 }
 

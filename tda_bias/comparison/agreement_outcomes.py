@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tda_bias.comparison.beta_agreement import BetaAgreement
@@ -30,7 +30,7 @@ def heads_outcomes(comparison: HeadsComparison) -> list[Outcome]:
         name=f"Agreement of rankings: {record.category}",
         about=f"Spearman over {row['over']} of the two rankings",
         cluster=str(row["over"]).removesuffix("s"),
-        lines=[_by_chance(row), *best],
+        lines=[_by_chance(row), *_within_layers(comparison), *best],
         **_correlated(row, "rho", record.n_resamples),
     )
     if not record.matched:
@@ -46,11 +46,20 @@ def heads_outcomes(comparison: HeadsComparison) -> list[Outcome]:
         clusters=len(tested),
         cluster="head",
         found=int((tested["p_holm"] < LEVEL).sum()),
+        verb="moved",
         of=len(tested),
         lines=[f"{low} with p < .05, {by_chance:.1f} by chance at most"],
         items=with_head_names(heads),
     )
     return [agreed, moved]
+
+
+def _within_layers(comparison: HeadsComparison) -> Iterator[str]:
+    """The agreement that layers alone do not give, where heads are matched."""
+    rows = comparison.agreement.set_index("over").to_dict("index")
+    if "heads within layers" in rows:
+        row = rows["heads within layers"]
+        yield f"p {p_text(row['p'])} with heads exchanged within layers alone"
 
 
 def beta_outcomes(comparison: BetaAgreement) -> list[Outcome]:

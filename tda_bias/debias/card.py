@@ -45,8 +45,8 @@ def _card_body(about: Mapping[str, Any], row: Mapping[str, Any], record: DebiasR
         outside = f":\n  {shown}. Every other number is that of the base model, bit for bit"
     quantity, texts = named(column_of(record.twins)), "with their twins"
     meaning = (
-        "Beta is the part of the preference for a stereotype that changes when the text is about\n"
-        "another target. 0 is none."
+        "The target effect is the part of the preference for a stereotype that changes when the\n"
+        "text is about another target. 0 is none."
     )
     if record.twins is None:
         texts = "without twins"

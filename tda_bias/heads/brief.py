@@ -72,7 +72,7 @@ def _untested(c: ControlsRecord) -> Iterator[str]:
     if without := c.heads - c.tested:
         yield (
             f"{without} of {counted(c.heads, 'head')} have no value in this test and are not "
-            "tested: see `reason` in heads.csv."
+            "tested."
         )
 
 

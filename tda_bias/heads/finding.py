@@ -138,7 +138,10 @@ def _further_lines(result: HeadBias, c: ControlsRecord) -> Iterator[str]:
     """What survives by location beside the ranking, and within single groups."""
     by_second, found = result.by_second_test(c.category), result.found(c.category)
     if by_second is not None and len(by_second) and not by_second.equals(found):
-        yield f"Location test, triple minus twin: these survive correction: {_named(by_second)}."
+        yield (
+            "Location test, triple minus twin: these survive correction"
+            f"{', not for two tests' if found.empty else ''}: {_named(by_second)}."
+        )
     if c.groups_p_max05 + c.group_tests_q05:
         yield (
             f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "

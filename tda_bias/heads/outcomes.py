@@ -24,7 +24,8 @@ def _outcome(result: HeadBias, category: str) -> Outcome:
     lines = [f"{c.hot_spots_p05} with p < .05, {by_chance(c)}"]
     second = result.by_second_test(category)
     if second is not None:
-        lines.append(f"location test: {counted(len(second), 'survives', 'survive')}")
+        of_both = ", not for two tests" if len(second) and found.empty else ""
+        lines.append(f"location test: {counted(len(second), 'survives', 'survive')}{of_both}")
     bars: tuple[Bar, ...] = ()
     if c.twins is not None:
         bars = Bar.of("wording", 1 - c.twins.difference_left, WORDING)

@@ -278,7 +278,8 @@ class HeadBias(LazyResult):
     def found(self, category: str | None = None) -> pd.DataFrame:
         """Heads that survive by the run's ranking; where none does, by location with twins.
 
-        Of that second test the family-wise p, corrected for two tests, is asked.
+        Of that second test the family-wise p, corrected for two tests, is asked. By chance the two
+        find something in 5 to 10 of 100 runs (simulated: docs/method/calibration.md).
         """
         survivors, second = self.survivors(category=category), self.by_second_test(category)
         if len(survivors) or second is None:

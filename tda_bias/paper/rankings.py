@@ -108,7 +108,9 @@ class PublishedRecord(RunRecord):
 _COLUMNS = {
     **dict.fromkeys(("category", "first", "second"), str),
     **dict.fromkeys(("heads", "overlap"), int),
-    **dict.fromkeys(("spearman", "chance", "p", "p_within_layers", "p_overlap"), float),
+    **dict.fromkeys(
+        ("spearman", "by_layers", "chance", "p", "p_within_layers", "power_80", "p_overlap"), float
+    ),
 }
 
 

@@ -178,20 +178,19 @@ def _of_heads(outcomes: Sequence[Outcome]) -> str:
 def _of_tests(outcomes: Sequence[Outcome]) -> str:
     """In which tests what was found of heads is more than chance."""
     said = {
-        "told from chance in {}": [one for one in outcomes if one.remains],
-        "told from chance only if tested alone in {}": [
-            one for one in outcomes if one.is_clear_alone
-        ],
-        "not told from chance in {}": [
+        "told from chance: {}": [one for one in outcomes if one.remains],
+        "only if tested alone: {}": [one for one in outcomes if one.is_clear_alone],
+        "not told from chance: {}": [
             one for one in outcomes if one.word in ("uncertain", "none found")
         ],
-        "explained otherwise in {}": _clear_but_explained(outcomes),
-        "without enough to tell in {}": [one for one in outcomes if one.word == "cannot say"],
+        "explained otherwise: {}": _clear_but_explained(outcomes),
+        "too little to tell: {}": [one for one in outcomes if one.word == "cannot say"],
     }
     parts = [
         what.format(listed([_of_model(one) for one in some])) for what, some in said.items() if some
     ]
-    return f"What heads do is {'; '.join(parts)}."
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _found(one: Outcome) -> str:
@@ -204,7 +203,11 @@ def _found(one: Outcome) -> str:
 def unsaid(outcomes: Sequence[Outcome]) -> list[str]:
     """What no outcome of the page can say: two sentences."""
     # What is written is measured where an outcome says so, which then is no measure of bias.
-    written = "" if any(not one.is_bias for one in outcomes) else "generated text, "
+    written = (
+        ""
+        if any(not one.is_bias and one.question == "says" for one in outcomes)
+        else "generated text, "
+    )
     first = (
         f"Nothing here is about {written}harm in use, other targets or other languages, and no "
         "effect found is not the absence of bias."

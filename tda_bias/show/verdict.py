@@ -112,6 +112,7 @@ class Outcome:
             where it has none.
         confounded: What explains it in the place of bias.
         found: Heads that survive correction, of ``of``; None for what is no search.
+        verb: What those did.
         impossible: Nothing could have been found, whatever the model is like.
         signed: Whether a value below ``neutral`` is one against the stereotype.
         is_bias: Whether a difference is a bias; in what is written it is none by itself.
@@ -146,6 +147,7 @@ class Outcome:
     effect_high: float = math.nan
     confounded: tuple[Control, ...] = ()
     found: int | None = None
+    verb: str = "survive"
     of: int = 0
     impossible: bool = False
     signed: bool = True
@@ -211,7 +213,7 @@ class Outcome:
     @property
     def is_clear_alone(self) -> bool:
         """Tell whether that correction takes away that it is clear."""
-        return self.is_clear and not self.remains
+        return self.is_clear and math.isfinite(self.p_holm) and not self.remains
 
     @property
     def verdict_beside(self) -> str:
@@ -224,7 +226,7 @@ class Outcome:
     def value_said(self) -> str:
         """The value with its interval; of heads how many survive."""
         if self.found is not None:
-            return f"{self.found} of {counted(self.of, 'head')} survive"
+            return f"{self.found} of {counted(self.of, 'head')} {self.verb}"
         digits = self._decimals()
         unit = f" {self.unit}" if self.unit else ""
         said = f"{number_text(self.value, digits)}{unit}"
@@ -277,9 +279,10 @@ class Outcome:
     def as_values(self) -> dict[str, Any]:
         """The same for other programs, without items and pictures."""
         names = (
-            "question", "category", "name", "about", "verdict", "word", "size", "confounded",
-            "value", "low", "high", "unit", "neutral", "p", "p_corrected", "p_holm", "clusters",
-            "cluster", "effect", "effect_low", "effect_high", "found", "of", "limits", "power",
+            "question", "category", "name", "about", "verdict", "verdict_beside", "word",
+            "size", "confounded", "value", "low", "high", "unit", "neutral", "p", "p_corrected",
+            "p_holm", "clusters", "cluster", "effect", "effect_low", "effect_high", "found",
+            "of", "limits", "power",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -367,7 +370,9 @@ def lines_of(outcomes: Sequence[Outcome]) -> list[str]:
     """The lines of a terminal, in columns."""
     name = max([_NAME, *(len(one.name) for one in outcomes)])
     value = max([_VALUE, *(len(one.value_said) for one in outcomes)])
-    return [f"{one.name:<{name}} {one.value_said:<{value}} {one.verdict}" for one in outcomes]
+    return [
+        f"{one.name:<{name}} {one.value_said:<{value}} {one.verdict_beside}" for one in outcomes
+    ]
 
 
 def ordered(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -391,11 +396,6 @@ def corrected(outcomes: Sequence[Outcome]) -> list[Outcome]:
         replace(one, p_holm=float(next(adjusted)) if _is_tested(one) else math.nan)
         for one in outcomes
     ]
-
-
-def survivors(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes that are clear after that correction."""
-    return [one for one in corrected(outcomes) if one.remains]
 
 
 def under_test(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -1,6 +1,7 @@
 """``tdabias audit``: what can be run is run, what cannot be is said, and there is a page."""
 
 import json
+import shutil
 
 import pytest
 
@@ -72,12 +73,21 @@ def test_an_audit_has_a_line_for_each_outcome_a_reason_for_each_run_it_skips_and
     page = tmp_path / "again.html"
     assert run(["report", str(out), "--out", str(page)]) == 0
     for said in (
-        "A quick audit, of part of the texts, cannot show a model",
+        "A quick audit measures part of the texts",
         "Not measured: CrowS-Pairs (",
     ):
         assert said in page.read_text(encoding="utf-8")
         assert said in text
+    every = [str(one.parent) for one in out.glob("*/run.json")]
+    assert run(["report", *every, "--out", str(page)]) == 0
+    assert "Not measured: CrowS-Pairs (" in page.read_text(encoding="utf-8")
+    # Of some of them, that they are of a quick audit; beside others, whose that is.
     assert run(["report", str(out / "stereoset-gender"), "--out", str(page)]) == 0
+    said = page.read_text(encoding="utf-8")
+    assert "A quick audit measures" in said
+    assert "Not measured" not in said
+    alone = shutil.copytree(out / "stereoset-gender", tmp_path / "alone")
+    assert run(["report", str(alone), "--out", str(page)]) == 0
     assert "A quick audit" not in page.read_text(encoding="utf-8")
     (out / "audit.json").write_text("{")
     assert run(["report", str(out), "--out", str(page)]) == 2

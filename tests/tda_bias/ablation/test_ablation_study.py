@@ -155,6 +155,21 @@ def test_a_set_that_does_as_much_as_random_ones_stands_in_their_middle(value, pe
     assert row["p"] == p
 
 
+@pytest.mark.parametrize(
+    ("change", "side"),
+    [(-0.1, " towards 0, more"), (0.1, " away from 0, more"), (-0.55, " past 0, more")],
+)
+def test_which_way_an_outcome_goes_is_said_where_it_is_found(tiny, run, triples, change, side):
+    found = study(tiny, run, triples)
+    name = found.primary[0]
+    record = found.record.model_copy(
+        update={"base": {**found.record.base, name: 0.3}, "n_random": 99}
+    )
+    tests = found.set_tests.assign(p=0.01, effect=change)
+    said = ablation_brief(replace(found, set_tests=tests, record=record)).said
+    assert side in said
+
+
 def test_what_is_said_of_the_bias_in_bbq_stands_alone_and_beside_that_of_triples(
     tiny, run, triples
 ):

@@ -133,7 +133,7 @@ def test_agreement_and_movement_have_verdicts_that_are_the_tables(before, after)
     still = found.heads.assign(p=0.5, p_holm=1.0)
     assert heads_outcomes(replace(found, heads=still))[1].verdict == "none found"
     gone = found.heads.assign(p=1e-9, p_holm=1e-8)
-    assert heads_outcomes(replace(found, heads=gone))[1].value_said == "8 of 8 heads survive"
+    assert heads_outcomes(replace(found, heads=gone))[1].value_said == "8 of 8 heads moved"
     other = found.record.model_copy(update={"matched": False, "n_resamples": 19})
     [alone] = heads_outcomes(replace(found, record=other))
     assert alone.verdict == "cannot say"  # 19 exchanges have no p below .05

@@ -10,7 +10,7 @@ from tda_bias.comparison.finding import verdicts
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.comparison.outcome import Outcome, change_table
 from tda_bias.comparison.outcomes import bbq_outcomes, comparison_outcomes
-from tda_bias.show.verdict import survivors, under_test
+from tda_bias.show.verdict import corrected, under_test
 from tda_bias.stats.resampling import holm
 from tda_bias.store.record import ModelRecord
 
@@ -77,7 +77,8 @@ def test_a_change_is_as_clear_as_the_finding_and_fail_on_take_it():
     both["p_holm"] = holm(both["p"].to_numpy(float))
     assert [one.word for one in comparison_outcomes(replace(found, table=both))] == ["clear"] * 2
     assert first.test_said.endswith("0.0625 corrected")
-    assert (len(survivors([first, first])), len(under_test([first, first]))) == (0, 0)
+    assert not any(one.remains for one in corrected([first, first]))
+    assert under_test([first, first]) == []
 
 
 def test_the_finding_says_that_too_few_clusters_tell_nothing():

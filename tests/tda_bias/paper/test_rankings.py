@@ -21,6 +21,8 @@ from tda_bias.paper.rankings import (
     published_models,
     published_rankings,
 )
+from tda_bias.show.verdict import corrected as corrected_beside
+from tda_bias.show.verdict import told
 from tda_bias.stats.resampling import holm
 from tda_bias.types import InputError
 from tests.support.runs import record_of
@@ -215,10 +217,20 @@ def test_the_verdict_is_of_the_smallest_p_within_layers_after_correction():
     found = published_agreement(RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=999))
     [one] = published_outcomes(found)
     corrected = holm(found.agreement["p_within_layers"].to_numpy(float))
-    assert one.p_corrected == corrected.min()
+    assert one.p == corrected.min()
     assert one.value == pytest.approx(1.0)  # one of the run's maps is a published ranking
     assert one.verdict == "clear"
     assert one.limits[0].startswith("The run's model is called tiny")
+    # What layers alone give is no agreement of heads: less than that is less.
+    below = found.agreement.iloc[:2].assign(
+        spearman=0.72, by_layers=0.85, p_within_layers=[0.001, 0.5], power_80=0.03
+    )
+    [less] = published_outcomes(replace(found, agreement=below))
+    assert (less.neutral, told(less), less.p) == (0.85, "below", 0.002)
+    assert less.power.startswith("rho 0.03 away from what layers give")
+    # Of several tests on a page it counts as what it is: the smallest of two.
+    beside = [replace(less, p=p) for p in (0.5, 0.5, 0.5)]
+    assert corrected_beside([less, *beside])[0].p_holm == pytest.approx(0.008)
     unlike = found.agreement.assign(p_within_layers=0.5)
     assert published_outcomes(replace(found, agreement=unlike))[0].verdict == "uncertain"
     few = published_agreement(RunOfGpt2(), "gpt2", config=CrossrefConfig(n_permutations=99))

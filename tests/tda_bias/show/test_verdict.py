@@ -20,7 +20,6 @@ from tda_bias.show.verdict import (
     ordered,
     overall,
     share_effect,
-    survivors,
     under_test,
 )
 
@@ -31,6 +30,10 @@ CLEAR = Outcome(
 HEADS = Outcome(
     "heads", "Heads: gender", "heads", p=0.2, clusters=8, found=0, of=270, category="gender"
 )
+
+
+def remaining(outcomes):
+    return [one for one in corrected(outcomes) if one.remains]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_what_remains_is_holms_step_down_rule(pvalues):
         if p * (len(pvalues) - passed) >= 0.05:
             break
         passed += 1
-    assert (len(survivors(outcomes)), len(under_test(outcomes))) == (passed, len(pvalues))
+    assert (len(remaining(outcomes)), len(under_test(outcomes))) == (passed, len(pvalues))
 
 
 def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_said_is_not():
@@ -145,7 +148,7 @@ def test_what_is_confounded_is_tested_and_does_not_remain_and_what_cannot_be_sai
         replace(CLEAR, clusters=2),
         HEADS,
     ]
-    assert (len(survivors(outcomes)), len(under_test(outcomes))) == (1, 3)
+    assert (len(remaining(outcomes)), len(under_test(outcomes))) == (1, 3)
     after = "after Holm's correction for looking at"
     assert overall(outcomes) == f"Clear {after} 3 outcomes: Gender."
     nothing = f"Inconclusive: nothing is clear {after} 2 outcomes."
@@ -225,7 +228,7 @@ def test_clear_in_sentences_is_what_remains_in_the_line_above_them():
     """One p of .03 among eight is no clear bias where 0 of 8 outcomes remain."""
     unsure = [replace(CLEAR, name=f"Set {n}", p=0.5) for n in range(7)]
     alone = replace(CLEAR, name="Winogender", p=0.03)
-    assert survivors([alone, *unsure]) == []
+    assert remaining([alone, *unsure]) == []
     first, *_ = meaning("tiny", [alone, *unsure])
     assert first.startswith(
         "No bias of tiny is clear after correction; it is clear only if tested alone in Winogender,"
@@ -253,8 +256,8 @@ def test_tests_of_heads_have_a_sentence_by_what_chance_explains():
     kept = [test("A", p=0.001), test("B", p=0.04), test("C", p=0.5), test("D", clusters=2)]
     confounded = test("E", p=0.001, confounded=("capability",))
     assert meaning("tiny", [*kept, confounded])[-1] == (
-        "What heads do is told from chance in A; told from chance only if tested alone in B; not "
-        "told from chance in C; explained otherwise in E; without enough to tell in D."
+        "Told from chance: A; only if tested alone: B; not told from chance: C; explained "
+        "otherwise: E; too little to tell: D."
     )
     assert kept[0].neutral_said == "0 nats: chance alone"
     cards = card_outcomes(ordered([*(replace(CLEAR, name=str(n)) for n in range(6)), *kept]))
