@@ -324,7 +324,7 @@ def _audited(said: RunSaid, names: Names) -> Audited:
 
 
 def _again(run: Run) -> str:
-    """The command line of a run, as far as its record tells."""
+    """The command line of a run, as far as its record tells; its folder is whoever's repeats it."""
     spec = next((spec for spec in SPECS.values() if run.command in spec.forms), None)
     if spec is None:
         return ""
@@ -335,7 +335,7 @@ def _again(run: Run) -> str:
             from pvf.report import risk_options
 
             saved = saved | risk_options(run)
-        return command_line(words, settings(**_given(settings, saved)))
+        return command_line(words, settings(**_given(settings, saved) | {"out": None}))
     except (InputError, ValueError):
         # A run of another version, whose settings had other names, or of weights without a file.
         return ""

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from tda_bias.show.page import Audit, asset, rendered
+from tda_bias.show.page import Audit, asset, density, rendered
 from tda_bias.show.text import Finding
 from tda_bias.show.verdict import Outcome
 from tda_bias.store.record import PACKAGED, RunRecord, SourceOfRun
@@ -55,6 +55,7 @@ def audit_of(
         words=Markup(asset("words.html")),
         verdict=verdict,
         scope=scope,
+        dense=density(len(values["runs"])),
         command=command,
     )
     return Audit(rendered("audit.html.j2", **values), paper)

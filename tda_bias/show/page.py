@@ -37,6 +37,8 @@ MAX_BYTES = 5_000_000
 MAX_ROWS = 3_000
 # Cards of the first screen, and of these at most so many about heads, and about changes.
 MAX_CARDS, _MAX_OTHERS = 6, 2
+# With more outcomes than each of these they are printed smaller.
+_DENSE = (8, 10, 13, 16)
 _SCRIPTS = (
     "sortable.min.js",
     "sortable.a11y.min.js",
@@ -148,6 +150,7 @@ def page_html(
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         words=Markup(asset("words.html")),
+        dense=density(len(outcomes)),
         audit=Markup(audit.whole),
         paper=Markup(audit.paper),
         data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
@@ -244,6 +247,11 @@ def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
     left = [one for one in outcomes if not any(one is kept for kept in chosen)]
     chosen += left[: MAX_CARDS - len(chosen)]
     return ordered(chosen)
+
+
+def density(number: int) -> int:
+    """Steps by which so many outcomes are printed smaller, to fit on their sheet of paper."""
+    return sum(number > most for most in _DENSE)
 
 
 def _map_label(one: Outcome) -> str:

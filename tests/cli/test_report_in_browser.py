@@ -7,12 +7,17 @@ import os
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
+from tda_bias.show.audit import Audited, audit_of
+from tda_bias.show.page import page_html
+from tda_bias.show.verdict import HeadGrid, Outcome, overall
+from tda_bias.store.record import ModelRecord, RunRecord
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import Attention
 from tdabias_cli.main import run
@@ -271,6 +276,55 @@ def test_the_page_prints_as_two_sheets_the_verdicts_and_the_audit_every_time(bro
         printed.append(sheets(page.pdf(prefer_css_page_size=True)))
         made.close()
     assert printed == [2] * 10
+
+
+def of_many(number: int) -> str:
+    """A page of so many outcomes, four of them of heads, as a whole audit has them."""
+    rng, commands = np.random.default_rng(0), ("heads", "stereoset", "pairs", "pvf", "respond")
+    made = []
+    for place in range(number):
+        command = commands[min(place // 4, 4)]
+        more = {
+            "clusters": 10,
+            "category": f"kind {place % 4}",
+            "power": "0.5 nats, " + "often " * 8,
+        }
+        one = Outcome(
+            "says",
+            f"Outcome number {place}",
+            "about",
+            0.3,
+            -0.1,
+            0.7,
+            "nats",
+            p=0.3,
+            effect=0.3,
+            effect_low=-0.1,
+            effect_high=0.7,
+            lines=["9 items"],
+            **more,
+        )
+        if command == "heads":
+            grid = HeadGrid(range(30), rng.normal(size=(30, 9)), np.zeros((30, 9), dtype=bool))
+            one = replace(one, question="heads", found=0, of=270, grid=grid, effect=np.nan)
+        record = RunRecord(command=command, model=ModelRecord(name="model", weights="a" * 32))
+        line = f"tdabias {command} --model model --category kind --data stereoset.jsonl --limit 3"
+        made.append(Audited(f"run {place}", record, [], line, id="b" * 12, outcomes=[one]))
+    outcomes = [one for run in made for one in run.outcomes]
+    return page_html(
+        "model",
+        outcomes,
+        command="tdabias audit",
+        scope=["Asked about all. " * 12],
+        audit=audit_of(made, verdict=overall(outcomes), command="tdabias audit"),
+    )
+
+
+@pytest.mark.parametrize("number", [8, 9, 11, 14, 19])
+def test_more_outcomes_are_printed_smaller_and_on_two_sheets(browser, tmp_path, number):
+    (tmp_path / "page.html").write_text(of_many(number), encoding="utf-8")
+    with opened(browser, (tmp_path / "page.html").as_uri()) as found:
+        assert sheets(found.page.pdf(prefer_css_page_size=True)) == 2
 
 
 def test_on_paper_nothing_is_cut_and_what_is_folded_is_not_there(browser, address):
