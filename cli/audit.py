@@ -110,7 +110,7 @@ class _Planned:
         """What it measures, in words."""
         if self.about in SETS:
             return named(self.about)
-        return ", ".join(filter(None, [named(self.spec.name), self.about]))
+        return " for ".join(filter(None, [named(self.spec.name), self.about]))
 
 
 def audit(settings: AuditSettings) -> Output:
@@ -192,7 +192,7 @@ def plan(categories: tuple[str, ...]) -> Iterator[_Planned]:
         for category in categories:
             name = f"{spec.name}-{folder_name(category)}"
             if how.named and category not in how.named:
-                reason = f"it has no texts about {category}"
+                reason = f"no texts about {category}"
                 yield _Planned(spec, name, lacking=reason, about=category)
                 continue
             meant = how.named.get(category, category)
@@ -249,7 +249,8 @@ def _skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A sentence with the runs that could not be made, by reason."""
     # Advice follows a semicolon: it was printed, for who makes the page, not for who reads it.
     reasons = by_reason(
-        (title, reason.partition(";")[0].removesuffix(".")) for title, reason in skipped
+        (title, reason.partition(";")[0].removesuffix(".").replace("`", ""))
+        for title, reason in skipped
     )
     if reasons:
         parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]

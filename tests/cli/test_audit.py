@@ -151,9 +151,9 @@ def test_every_run_of_an_audit_has_settings_that_its_command_takes():
 def test_a_category_that_a_command_does_not_know_is_passed_over_with_its_reason():
     lacking = {one.name: one.lacking for one in plan(("profession",)) if one.lacking}
     assert lacking == {
-        "pvf-profession": "it has no texts about profession",
-        "bbq-profession": "it has no texts about profession",
-        "respond-profession": "it has no texts about profession",
+        "pvf-profession": "no texts about profession",
+        "bbq-profession": "no texts about profession",
+        "respond-profession": "no texts about profession",
     }
 
 
