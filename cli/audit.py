@@ -90,7 +90,7 @@ def scope_of(runs: Sequence[Run]) -> list[str]:
         if not ids.intersection(about.runs):
             continue
         said = about.said if ids.issuperset(about.runs) else about.said[: int(about.quick)]
-        others = len(ids) > len(about.runs)
+        others = not ids.issubset(about.runs)
         scope += [f"Of the runs in {path.parent.name}: {line}" if others else line for line in said]
     return scope
 

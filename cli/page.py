@@ -324,7 +324,7 @@ def _audited(said: RunSaid, names: Names) -> Audited:
 
 
 def _again(run: Run) -> str:
-    """The command line of a run, as far as its record tells; its folder is whoever's repeats it."""
+    """The command line of a run, as far as its record tells, without where it was saved."""
     spec = next((spec for spec in SPECS.values() if run.command in spec.forms), None)
     if spec is None:
         return ""

@@ -87,6 +87,11 @@ def test_an_audit_has_a_line_for_each_outcome_a_reason_for_each_run_it_skips_and
     assert "A quick audit measures" in said
     assert "Not measured" not in said
     alone = shutil.copytree(out / "stereoset-gender", tmp_path / "alone")
+    other = [*arguments(tiny_folder, tmp_path / "other")[1:], "--category", "race", "--limit", "2"]
+    assert run(["stereoset", *other]) == 0
+    given = [str(out / "heads-gender"), str(tmp_path / "other")]
+    assert run(["report", *given, "--out", str(page)]) == 0
+    assert "Of the runs in a: A quick audit measures" in page.read_text(encoding="utf-8")
     assert run(["report", str(alone), "--out", str(page)]) == 0
     assert "A quick audit" not in page.read_text(encoding="utf-8")
     (out / "audit.json").write_text("{")
