@@ -63,17 +63,17 @@ class AuditSettings(PageSettings, ModelOption, PlacementSettings, BatchOption):
 
 
 class Scope(RecordPart):
-    """What an audit read and what it left out, kept beside its runs for their next page."""
+    """Sentences on the coverage of an audit, and the identifiers of the runs they are about."""
 
-    runs: list[str]  # what they are named by
+    runs: list[str]
     quick: bool
-    said: list[str]  # what it read, then what it could not measure
+    said: list[str]  # first the categories and texts, then what could not be measured
 
 
 def scope_of(runs: Sequence[Run]) -> list[str]:
-    """What the audits that made runs said of their scope.
+    """Sentences on the coverage of the audits that made these runs.
 
-    Of an audit some of whose runs are not among these, that it was a quick one.
+    For an audit with runs that are not among these, only whether it was a quick one.
 
     Raises:
         InputError: if the file of an audit cannot be read.
@@ -107,7 +107,7 @@ class _Planned:
 
     @property
     def title(self) -> str:
-        """What it measures, in words."""
+        """The name of the measure on the page, such as ``CrowS-Pairs`` or ``BBQ for gender``."""
         if self.about in SETS:
             return named(self.about)
         return " for ".join(filter(None, [named(self.spec.name), self.about]))

@@ -66,7 +66,7 @@ def ablation_brief(study: AblationStudy) -> Brief:
 def _side(
     study: AblationStudy, tests: Mapping[str, Mapping[Any, Any]], outcomes: Sequence[str]
 ) -> str:
-    """Whether an outcome, if it is one, comes closer to 0, where there is no bias."""
+    """The direction of a change relative to 0 (no bias); empty for several outcomes."""
     if len(outcomes) > 1:
         return ""
     before, change = study.record.base.get(outcomes[0]), tests[outcomes[0]]["effect"]

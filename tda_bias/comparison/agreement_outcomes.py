@@ -18,7 +18,7 @@ from tda_bias.stats.resampling import LEVEL, least_pvalue
 
 
 def heads_outcomes(comparison: HeadsComparison) -> list[Outcome]:
-    """Whether two rankings of heads agree, and of the same heads how many moved."""
+    """The agreement of two rankings of heads and, for matched heads, the number that moved."""
     record, heads = comparison.record, comparison.heads
     row = comparison.agreement.iloc[0].to_dict()
     ceiling = most_agreement(comparison)
@@ -55,7 +55,7 @@ def heads_outcomes(comparison: HeadsComparison) -> list[Outcome]:
 
 
 def _within_layers(comparison: HeadsComparison) -> Iterator[str]:
-    """The agreement that layers alone do not give, where heads are matched."""
+    """A line with the p for exchanges of heads within layers, where heads are matched."""
     rows = comparison.agreement.set_index("over").to_dict("index")
     if "heads within layers" in rows:
         row = rows["heads within layers"]
@@ -63,7 +63,7 @@ def _within_layers(comparison: HeadsComparison) -> Iterator[str]:
 
 
 def beta_outcomes(comparison: BetaAgreement) -> list[Outcome]:
-    """Whether the target effects of two models agree over targets."""
+    """The correlation of two models' target effects over targets."""
     record = comparison.record
     table = comparison.agreement.set_index(["quantity", "scoring", "over"])
     rows = {key: row.to_dict() for key, row in table.iterrows()}
@@ -84,7 +84,7 @@ def beta_outcomes(comparison: BetaAgreement) -> list[Outcome]:
 
 
 def _correlated(row: Mapping[Any, Any], unit: str, n_resamples: int) -> dict[str, Any]:
-    """What an agreement of two runs, as ``agreement_row`` gives it, says of its outcome."""
+    """Fields of an outcome from a row of ``agreement_row``."""
     n = int(row["n"])
     return {
         "value": row[unit],

@@ -124,6 +124,16 @@ def head_outcomes(result: HeadCrossReference) -> list[Outcome]:
     ]
 
 
+def power_beyond_layers(power_80: float) -> str:
+    """The distance from what layers alone give that four samples of five find, in words.
+
+    Empty where it is not known.
+    """
+    if not math.isfinite(power_80):
+        return ""
+    return four_of_five(f"rho {power_80:.2f} away from what layers give")
+
+
 def _carried(
     result: HeadCrossReference,
     fall: Mapping[Any, Any],
@@ -154,8 +164,6 @@ def _carried(
             f"with the size of effects {number_text(size['spearman'])} (q {p_text(size['q'])})",
         ],
         limits=limits,
-        power=four_of_five(f"rho {fall['power_80']:.2f} away from what layers give")
-        if math.isfinite(fall["power_80"])
-        else "",
+        power=power_beyond_layers(fall["power_80"]),
         items=with_head_names(result.heads[["layer", "head", *columns]]),
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tda_bias.debias.finding import TESTS_THE_PROGRAM, best_ranking, less_or_not
 from tda_bias.debias.protocol import RANDOM
 from tda_bias.debias.run_debias import DebiasRun
-from tda_bias.debias.summary import column_of, failing_guards
+from tda_bias.debias.summary import failing_guards, quantity_of
 from tda_bias.show.brief import Brief, Line
-from tda_bias.show.names import named
 from tda_bias.show.text import about_run, counted, data_remarks, interval_text
 from tda_bias.stats.resampling import least_pvalue
 
@@ -15,7 +14,7 @@ from tda_bias.stats.resampling import least_pvalue
 def debias_brief(run: DebiasRun) -> Brief:
     """Whether less bias is left on unseen targets, at what cost, and whether heads mattered."""
     record, table, protocol = run.record, run.conditions, run.record.protocol
-    quantity = named(column_of(record.twins))
+    quantity = quantity_of(record.twins)
     row = table[table["condition"] == record.recommended].iloc[0].to_dict()
     helped, best = best_ranking(table, protocol)
     left = less_or_not(row)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-from tda_bias.debias.summary import DebiasRecord, column_of
+from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.show.audit import Audited, model_card
-from tda_bias.show.names import named
 from tda_bias.show.table import Column, TableSpec
 from tda_bias.show.tables import markdown
 from tda_bias.show.text import Finding, counted
@@ -43,7 +42,7 @@ def _card_body(about: Mapping[str, Any], row: Mapping[str, Any], record: DebiasR
         shown = ", ".join(names) if len(names) <= 40 else f"all {len(names)}"
         what = "the heads"
         outside = f":\n  {shown}. Every other number is that of the base model, bit for bit"
-    quantity, texts = named(column_of(record.twins)), "with their twins"
+    quantity, texts = quantity_of(record.twins), "with their twins"
     meaning = (
         "The target effect is the part of the preference for a stereotype that changes when the\n"
         "text is about another target. 0 is none."

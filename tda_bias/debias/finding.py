@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.debias.protocol import RANDOM, Protocol
-from tda_bias.debias.summary import DebiasRecord, column_of, failing_guards
-from tda_bias.show.names import named
+from tda_bias.debias.summary import DebiasRecord, failing_guards, quantity_of
 from tda_bias.show.text import Finding, counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS
 from tda_bias.stats.resampling import LEVEL, least_pvalue
@@ -24,7 +23,7 @@ BETTER = "passed the guards with less loss than the original"
 def debias_finding(record: DebiasRecord) -> Finding:
     """The verdict, compared with random heads and with the guard."""
     protocol = record.protocol
-    quantity = named(column_of(record.twins)).capitalize()
+    quantity = quantity_of(record.twins).capitalize()
     return Finding(
         result=[record.verdict],
         control=[

@@ -6,8 +6,7 @@ import pandas as pd
 
 from tda_bias.debias.finding import best_ranking, less_or_not
 from tda_bias.debias.run_debias import DebiasRun
-from tda_bias.debias.summary import column_of, failing_guards
-from tda_bias.show.names import named
+from tda_bias.debias.summary import failing_guards, quantity_of
 from tda_bias.show.text import counted
 from tda_bias.show.verdict import Outcome, per_spread, power_said
 from tda_bias.stats.clusters import cluster_mean
@@ -26,7 +25,7 @@ def debias_outcomes(run: DebiasRun) -> list[Outcome]:
     low, high = over_folds.limits()
     failing = failing_guards(row, protocol)
     _, best = best_ranking(table, protocol)
-    quantity = named(column_of(record.twins))
+    quantity = quantity_of(record.twins)
     return [
         Outcome(
             question="change",

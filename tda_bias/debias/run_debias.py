@@ -22,10 +22,9 @@ from tda_bias.debias.experiment import (
 )
 from tda_bias.debias.finding import BETTER, verdict
 from tda_bias.debias.saved_model import ABOUT, FOUND, refuse_foreign, save_debiased
-from tda_bias.debias.summary import DebiasRecord, column_of
+from tda_bias.debias.summary import DebiasRecord, quantity_of
 from tda_bias.debias.training import Results, Trained
 from tda_bias.models.language_model import model_record
-from tda_bias.show import names
 from tda_bias.store.record import DataRecord
 from tda_bias.store.result import LazyResult, RunWriter
 from tda_bias.store.run import Run
@@ -183,9 +182,7 @@ def run_debias(
     )
     figures = {}
     if draw is not None:
-        figures["frontier"] = draw(
-            run.conditions, run.frontier, names.named(column_of(record.twins))
-        )
+        figures["frontier"] = draw(run.conditions, run.frontier, quantity_of(record.twins))
     run.save(folder, figures=figures)
     return run
 
@@ -203,7 +200,7 @@ def _judged(
     unchanged = 0
     if len(experiment.folds) > 1:
         unchanged = sum(own.trajectory.best == 0 for own in results[condition])
-    quantity = names.named(column_of(experiment.twins))
+    quantity = quantity_of(experiment.twins)
     said = verdict(
         row, table, experiment.protocol, experiment.steps, quantity=quantity, unchanged=unchanged
     )

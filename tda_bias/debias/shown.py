@@ -10,8 +10,7 @@ from tda_bias.comparison.after_change import comparing
 from tda_bias.debias.brief import debias_brief
 from tda_bias.debias.finding import debias_finding
 from tda_bias.debias.run_debias import DebiasRun
-from tda_bias.debias.summary import column_of
-from tda_bias.show.names import named
+from tda_bias.debias.summary import quantity_of
 from tda_bias.show.output import Output
 from tda_bias.show.table import Column, Row, TableSpec
 from tda_bias.show.text import data_remarks, report_of
@@ -36,7 +35,7 @@ _COLUMNS = [
 
 def shown(run: DebiasRun, folder: Path, *, top: int = 10) -> Output:
     """The table of conditions, and its meaning in words."""
-    record, quantity = run.record, named(column_of(run.record.twins))
+    record, quantity = run.record, quantity_of(run.record.twins)
     title = (
         f"{record.model.name} · {record.category} · {record.protocol.how} · {quantity} on unseen "
         "targets"

@@ -25,6 +25,7 @@ from tda_bias.debias.training import (
     passes,
     points_of_pairs,
 )
+from tda_bias.show.names import named
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import share_reached
 from tda_bias.store.record import RunRecord
@@ -361,7 +362,7 @@ def trainings_table(results: Results) -> pd.DataFrame:
     best check.
     """
     rows: list[dict[str, Any]] = []
-    for own, named in _each(results):
+    for own, labels in _each(results):
         heads, t = own.training.heads, own.trajectory
         validation = {
             f"validation_{name}{when}": getattr(check, name)
@@ -370,7 +371,7 @@ def trainings_table(results: Results) -> pd.DataFrame:
         }
         rows.append(
             {
-                **named,
+                **labels,
                 "settings": str(own.training.trial),
                 "steps": t.checks[-1].step,
                 "best": t.chosen.step,
@@ -385,13 +386,13 @@ def trainings_table(results: Results) -> pd.DataFrame:
 def items_table(results: Results, groups: Sequence[str], ids: Sequence[str]) -> pd.DataFrame:
     """One row per condition, random set and test item: ``beta_before beta``, nats per token."""
     tables = []
-    for own, named in _each(results):
+    for own, labels in _each(results):
         test, t = own.training.fold.test, own.trajectory
         columns = {
             "id": [ids[i] for i in test], "group": [groups[i] for i in test],
             "beta_before": t.first.test.gap, "beta": t.chosen.test.gap,
         }  # fmt: skip
-        tables.append(pd.DataFrame({**named, **columns}))
+        tables.append(pd.DataFrame({**labels, **columns}))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -424,6 +425,6 @@ def broken(results: Results) -> list[str]:
     ]
 
 
-def column_of(twins: Mapping[str, Any] | None) -> str:
-    """Column of the quantity that a run reports: beta, or without twins the log-odds."""
-    return "log_odds" if twins is None else "beta"
+def quantity_of(twins: Mapping[str, Any] | None) -> str:
+    """Name of the quantity that a run reports: the target effect, or without twins the log-odds."""
+    return named("log_odds" if twins is None else "beta")

@@ -109,15 +109,17 @@ def _controls(c: ControlsRecord) -> Iterator[Line]:
 
 
 def _would_have_found(c: ControlsRecord) -> Line:
-    label, share = "would have found", c.twins.smallest_share if c.twins is not None else 1.0
+    label = "would have found"
     if c.is_impossible:
         return Line(label, "", "nothing: too few texts")
     if c.twins is None:
         return Line(label, "", "not known without twins")
     if c.negative_share is not None:
         return Line(label, "", "not known for distances that are not Euclidean")
-    if share < 1:
-        return Line(label, f"{100 * share:.0f}", "% of the rest in common (location test)")
+    if c.twins.smallest_share < 1:
+        return Line(
+            label, f"{100 * c.twins.smallest_share:.0f}", "% of the rest in common (location test)"
+        )
     return Line(label, "", "nothing reliably: too few contexts")
 
 

@@ -45,7 +45,7 @@ def heads_finding(
 
 
 def by_chance(c: ControlsRecord) -> str:
-    """How many heads chance alone gives a p below .05."""
+    """The expected number of heads with p < .05 without any effect, in words."""
     return "none is possible" if c.is_impossible else f"{c.hot_spots_expected:.1f} by chance"
 
 
@@ -66,15 +66,13 @@ def power_line(c: ControlsRecord) -> str:
     return "The location test has too few contexts to find a head reliably."
 
 
+# What is said of the first heads of a ranking by which none survives.
+NOISY = "By its ranking no head of the run survives correction: the first ones may be noise."
 # The values of a head that are combined over births and deaths, by the ends of their columns.
 _VALUES = {
     "relative": "the dispersion", "statistic": "S", "metric": "the metric T",
     "location": "the location statistic",
 }  # fmt: skip
-
-
-# What is said of the first heads of a ranking by which none survives.
-NOISY = "By its ranking no head of the run survives correction: the first ones may be noise."
 
 
 def value_name(combined: str) -> str:

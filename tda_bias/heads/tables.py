@@ -123,14 +123,14 @@ def survives(p_max: np.ndarray, q: np.ndarray) -> Bool[np.ndarray, "..."]:
     return (p_max < LEVEL) | (q < LEVEL)
 
 
-def of_two_tests(p_max: pd.Series[float]) -> pd.Series[float]:
-    """Family-wise p-values of the second of two tests, corrected for both (Bonferroni)."""
-    return (2 * p_max).clip(upper=1.0)
-
-
 def surviving(rows: pd.DataFrame, tested: str) -> Bool[np.ndarray, " row"]:
     """Tell the same of the rows of a category in a tested map."""
     return survives(rows[f"p_max_{tested}"].to_numpy(), rows[f"q_{tested}"].to_numpy())
+
+
+def of_two_tests(p_max: pd.Series[float]) -> pd.Series[float]:
+    """Family-wise p-values of the second of two tests, corrected for both (Bonferroni)."""
+    return (2 * p_max).clip(upper=1.0)
 
 
 # -- per group -------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
+from tda_bias.crossref.outcomes import power_beyond_layers
 from tda_bias.paper.finding import of_another
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.show.text import counted, number_text
-from tda_bias.show.verdict import Outcome, four_of_five
+from tda_bias.show.verdict import Outcome
 from tda_bias.stats.resampling import LEVEL, holm, least_pvalue
 
 
@@ -46,8 +46,6 @@ def published_outcomes(result: PublishedAgreement) -> list[Outcome]:
                 f"{counted(len(known), 'correlation')}, mean "
                 f"{number_text(known['spearman'].mean())}",
             ],
-            power=four_of_five(f"rho {first['power_80']:.2f} away from what layers give")
-            if math.isfinite(first["power_80"])
-            else "",
+            power=power_beyond_layers(first["power_80"]),
         )
     ]

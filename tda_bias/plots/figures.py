@@ -18,7 +18,7 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.head_crossref import HeadCrossReference
 from tda_bias.debias.run_debias import DebiasRun
-from tda_bias.debias.summary import column_of
+from tda_bias.debias.summary import quantity_of
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import PUBLISHED
@@ -192,7 +192,7 @@ def prune_curve(runs: Sequence[Run]) -> Figure:
 def frontier(runs: Sequence[Run]) -> Figure:
     """Bias left on unseen targets by every condition, and the change of perplexity."""
     run = runs[0].load(DebiasRun.load)
-    protocol, quantity = run.record.protocol, named(column_of(run.record.twins))
+    protocol, quantity = run.record.protocol, quantity_of(run.record.twins)
     figure = plot_conditions(run.conditions, run.frontier, quantity)
     return captioned(
         figure,

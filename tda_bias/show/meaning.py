@@ -66,6 +66,7 @@ def _of_model(one: Outcome, begin: str = "") -> str:
 
 
 def _alone(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes that are clear by themselves, and not after correction."""
     return [one for one in outcomes if one.is_clear_alone]
 
 
@@ -108,9 +109,7 @@ def _of_writing(model: str, outcomes: Sequence[Outcome]) -> str:
         "depends on the group ({}), which is no harm by itself": [
             one for one in outcomes if one.remains
         ],
-        "depends on the group ({}) if tested alone, not after correction": [
-            one for one in outcomes if one.word == "clear" and not one.remains
-        ],
+        "depends on the group ({}) if tested alone, not after correction": _alone(outcomes),
         "may or may not depend on the group ({})": [
             one for one in outcomes if one.word == "uncertain"
         ],
@@ -132,10 +131,7 @@ def _of_change(outcomes: Sequence[Outcome]) -> str:
         f"{begin} {listed([f'{_of_model(one, _CHANGE)} by {one.value_said}' for one in some])}"
         for begin, some in (
             ("clearly changed:", [one for one in outcomes if one.remains]),
-            (
-                "changed if tested alone, not after correction:",
-                _alone(outcomes),
-            ),
+            ("changed if tested alone, not after correction:", _alone(outcomes)),
             ("changed, but so is the language:", _clear_but_explained(outcomes)),
         )
         if some
@@ -179,7 +175,7 @@ def _of_tests(outcomes: Sequence[Outcome]) -> str:
     """In which tests what was found of heads is more than chance."""
     said = {
         "told from chance: {}": [one for one in outcomes if one.remains],
-        "only if tested alone: {}": [one for one in outcomes if one.is_clear_alone],
+        "only if tested alone: {}": _alone(outcomes),
         "not told from chance: {}": [
             one for one in outcomes if one.word in ("uncertain", "none found")
         ],
@@ -195,19 +191,15 @@ def _of_tests(outcomes: Sequence[Outcome]) -> str:
 
 def _found(one: Outcome) -> str:
     """How many heads survive, and what limits that."""
-    alone = one.word == "clear" and not one.remains
-    limits = ["not after correction over outcomes"] * alone + list(one.limits)
+    limits = ["not after correction over outcomes"] * one.is_clear_alone + list(one.limits)
     return ", ".join([one.value_said, *limits])
 
 
 def unsaid(outcomes: Sequence[Outcome]) -> list[str]:
     """What no outcome of the page can say: two sentences."""
     # What is written is measured where an outcome says so, which then is no measure of bias.
-    written = (
-        ""
-        if any(not one.is_bias and one.question == "says" for one in outcomes)
-        else "generated text, "
-    )
+    measured = any(one.question == "says" and not one.is_bias for one in outcomes)
+    written = "" if measured else "generated text, "
     first = (
         f"Nothing here is about {written}harm in use, other targets or other languages, and no "
         "effect found is not the absence of bias."

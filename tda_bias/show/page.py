@@ -250,7 +250,7 @@ def card_outcomes(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def density(number: int) -> int:
-    """Steps by which so many outcomes are printed smaller, to fit on their sheet of paper."""
+    """The step of smaller print with which so many outcomes fit on a sheet of paper."""
     return sum(number > most for most in _DENSE)
 
 

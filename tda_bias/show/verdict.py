@@ -250,8 +250,8 @@ class Outcome:
         unit = f" {self.unit}" if self.unit else ""
         usual = "no bias" if self.is_bias else "no difference"
         usual = {"change": "no change", "tests": "chance alone"}.get(self.question, usual)
-        to = self.question == "says" and self.is_bias and self.signed
-        side = "; right of it for the stereotype" if to else ""
+        has_side = self.question == "says" and self.is_bias and self.signed
+        side = "; right of it for the stereotype" if has_side else ""
         return f"{self.neutral:.3g}{unit}: {self.neutral_is or usual}{side}"
 
     @property
@@ -269,7 +269,7 @@ class Outcome:
 
     @property
     def p_holm_said(self) -> str:
-        """What is left of the test beside the other outcomes; empty where there is none."""
+        """The p after Holm's correction as text; empty where it is undefined."""
         return p_text(self.p_holm) if math.isfinite(self.p_holm) else ""
 
     def line(self) -> str:
